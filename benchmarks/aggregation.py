@@ -116,12 +116,12 @@ def a_round(clients: int, threshold: int, *, graph: bool) -> Spent:
 
 def fitted(spent: list[Spent], clients: int) -> str:
     """Server and client at more clients: a n + b n^2, and a + b n, by least squares."""
-    n = np.array([each.clients for each in spent], float)
+    n = np.array([item.clients for item in spent], float)
     ours = np.linalg.lstsq(
-        np.stack([n, n**2], 1), np.array([each.server for each in spent]), rcond=None
+        np.stack([n, n**2], 1), np.array([item.server for item in spent]), rcond=None
     )[0]
-    own = np.polyfit(n, np.array([each.client for each in spent]), 1)
-    up, down = (np.polyfit(n, [getattr(each, way) for each in spent], 1) for way in ("up", "down"))
+    own = np.polyfit(n, np.array([item.client for item in spent]), 1)
+    up, down = (np.polyfit(n, [getattr(item, way) for item in spent], 1) for way in ("up", "down"))
     row = Spent(
         clients,
         2 * clients // 3 + 1,
@@ -167,14 +167,14 @@ def ten_in_process() -> list[str]:
     """A whole round of ten clients, their training included, in one process."""
     task = federation.work(64)
     train = least(
-        lambda _: [federation.trained(task.task.model, each) for each in task.records], 7
+        lambda _: [federation.trained(task.task.model, record) for record in task.records], 7
     )
     updates = [0.01 * torch.randn(PARAMETERS) for _ in range(TEN)]
     named = Identity.pinned(range(TEN), System())
-    keys = frozenset(each.public for each in named.values())
+    keys = frozenset(value.public for value in named.values())
 
     def nodes() -> Any:
-        return {c: NodeIdentity(each.reveal(), keys) for c, each in named.items()}
+        return {c: NodeIdentity(value.reveal(), keys) for c, value in named.items()}
 
     def spent(text: str, brought: Callable[[], Any]) -> float:
         protection = parse_protection(text)
@@ -221,9 +221,9 @@ def ten_simulated() -> list[str]:
     runs = [{name: measure() for name, measure in kinds.items()} for _ in range(RUNS)]
     lines = ["| round | seconds | times plain | times secret sharing |", "|---|---|---|---|"]
     for name in kinds:
-        took = statistics.median(each[name] for each in runs)
-        plain = statistics.median(each[name] / each["plain"] for each in runs)
-        sharing = statistics.median(each[name] / each["secret sharing"] for each in runs)
+        took = statistics.median(run[name] for run in runs)
+        plain = statistics.median(run[name] / run["plain"] for run in runs)
+        sharing = statistics.median(run[name] / run["secret sharing"] for run in runs)
         lines.append(f"| {name} | {took:.3f} | {plain:.2f} | {sharing:.2f} |")
     return [*lines, "", f"A file was forced to the disk in {1000 * disk_seconds():.1f} ms."]
 

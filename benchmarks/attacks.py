@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks import Analytic, Attack, Reconstructions, Rung, View, get
+from trilemma.attacks import Analytic, Attack, KnowledgeLevel, Reconstructions, View, get
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.game.playing.games import Arena, Game
 from trilemma.game.playing.guesses import play
@@ -47,12 +47,12 @@ HURRIED: Mapping[str, dict[str, Any]] = {
 }
 CPU = "CPU seconds a unit, one thread,\nmeasured while the machine did other work too"
 INTRODUCTION = """\
-A game is one round of a federation at a fresh model: one record of a client is sought in a line-up
-of 100 candidates of the same client, so a blind guess solves one in 100. All attacks play the same
-games. DLG sets the cost, with the starts named; every other attack that searches makes as many
-starts as fit into the seconds DLG took, at least one, and keeps the one it explains best. The
-posteriors search nothing and cost what they cost. Seconds are {seconds}.
-Intervals are Clopper-Pearson's at 95 %."""
+A game is one round of a federation at a fresh model: one record of a client is sought in a
+candidate set of 100 candidates of the same client, so a blind guess solves one in 100. All attacks
+play the same games. DLG sets the cost, with the starts named; every other attack that searches
+makes as many starts as fit into the seconds DLG took, at least one, and keeps the one it explains
+best. The posteriors search nothing and cost what they cost. Seconds are {seconds}. Intervals are
+Clopper-Pearson's at 95 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,8 @@ class Net:
     efforts: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     def protections(self, *, quick: bool) -> list[str]:
-        noise = [f"randomization:variance={each:g}" for each in self.noise]
-        masks = [f"compression:keep={each:g}" for each in self.keep]
+        noise = [f"randomization:variance={item:g}" for item in self.noise]
+        masks = [f"compression:keep={item:g}" for item in self.keep]
         return noise[:1] if quick else [*noise, *masks, *self.sums]
 
     def attacks(self) -> list[Attack]:
@@ -106,7 +106,7 @@ def fashion(title: str, device: str, units: int, relu: bool) -> Net:
         initialise=None if relu else uniform_weights,
         device=device,
     )
-    parameters = sum(each.numel() for each in model.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     return Net(
         f"{title} on Fashion-MNIST: 5 clients, batches of 2 ({parameters:,} parameters)",
         scenario,
@@ -128,7 +128,7 @@ class Breaching:
     """The public `breaching` package's DLG: single messages of images, every coordinate read."""
 
     name: str = "breaching"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         import breaching
@@ -176,7 +176,7 @@ class Found:
     """An attack's outcome, for `play`."""
 
     name: str
-    rung: Rung
+    knows: KnowledgeLevel
     outcome: Reconstructions
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
@@ -195,7 +195,7 @@ class Cell:
     seconds: float
 
     def shown(self) -> tuple[str, str, str]:
-        """Line-ups solved, pictures and cost, as entries of three tables."""
+        """Candidate sets solved, pictures and cost, as entries of three tables."""
         interval = clopper_pearson(self.solved, self.units)
         solved = f"{self.solved}/{self.units} ({interval.low:.2f}–{interval.high:.2f})"
         pictures = "" if self.pictures is None else f"{self.pictures:.2f}"
@@ -253,11 +253,11 @@ def attacked(net: Net, protection: str) -> dict[str, Cell]:
             first = spent = clock() - began
         else:
             found, starts, first, spent = spend(attack, views, cells[DLG].seconds * net.units)
-        made = Found(attack.name, attack.rung, found)
-        picks = play(observer, games, each, made, restarts=1, seed=0)
+        made = Found(attack.name, attack.knows, found)
+        guesses = play(observer, games, each, made, restarts=1, seed=0)
         believes = found.log_probability is not None
         shown = None if believes else sought_at_20_db(found, arena, games)
-        solved = int((picks.correct & ~picks.failed).sum())
+        solved = int((guesses.correct & ~guesses.failed).sum())
         costs = (first / net.units, spent / net.units)
         cells[attack.name] = Cell(net.units, solved, shown, starts, *costs)
         print(net.title.split()[0], protection, attack.name, cells[attack.name], flush=True)
@@ -275,12 +275,18 @@ def sought_at_20_db(found: Reconstructions, arena: Arena, games: Sequence[Game])
 
 def tables(net: Net, results: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     lines = ["", f"## {net.title}", "", f"{net.units} games; DLG's best of {net.starts}."]
-    captions = ("Line-ups solved", "Sought record at 20 dB of PSNR or more", "Seconds (starts)")
+    captions = (
+        "Candidate sets solved",
+        "Sought record at 20 dB of PSNR or more",
+        "Seconds (starts)",
+    )
     for part, caption in enumerate(captions):
         lines += ["", f"| {caption} | {' | '.join(map(short, results))} |"]
         lines.append("|---" * (len(results) + 1) + "|")
-        for name in (each.name for each in net.attacks()):
-            rows = [each[name].shown()[part] if name in each else "" for each in results.values()]
+        for name in (attack.name for attack in net.attacks()):
+            rows = [
+                result[name].shown()[part] if name in result else "" for result in results.values()
+            ]
             if any(rows):
                 lines.append(f"| {name} | {' | '.join(rows)} |")
     return lines
@@ -308,7 +314,9 @@ def rates(net: Net, units: int) -> list[str]:
     """Units a second of the posteriors: N = 100, 297 public records, a fresh model each."""
     arena = Arena.of(net.scenario, rounds=1)
     lines = ["", "## Posteriors: units a second on digits-mlp", ""]
-    lines.append(f"{units} units, line-ups of {arena.claim.candidates}, {PUBLIC} public records.")
+    lines.append(
+        f"{units} units, candidate sets of {arena.claim.candidates}, {PUBLIC} public records."
+    )
     lines += ["", "| | single messages | sums of ten |", "|---|---|---|"]
     games = [arena.draw(number, 1) for number in range(units)]
     for name in (GAUSSIAN, EXACT):
@@ -347,7 +355,7 @@ def main() -> None:
     lines += rates(nets[0], 8 if quick else 192)
     out = options.out or Path(f"docs/benchmarks/attacks{'-cuda' * on_gpu}.md")
     for net in nets:
-        results = {each: attacked(net, each) for each in net.protections(quick=quick)}
+        results = {item: attacked(net, item) for item in net.protections(quick=quick)}
         lines += tables(net, results)
         if net.starts > 1:
             lines += against_dlg(results)

@@ -33,7 +33,7 @@ from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
 from trilemma.protection.protection import Protection
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.base import Partial
+from trilemma.protection.transforms.base import SparseUpdate
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.scenarios import load_scenario
@@ -51,8 +51,8 @@ class Reused(Randomization):
     """Noise whose first client draws it from one and the same seed in every round."""
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         own = Seeded(7) if client == 0 else entropy
         return super().apply(update, client=client, round=round, entropy=own)
 
@@ -78,7 +78,9 @@ def deployments(protection: Protection, recipe: Recipe) -> dict[str, tuple[Prote
     Without a clip gradients leave the transport's range and make the server's step diverge; who
     leaves it out has to change both.
     """
-    noise = next(each for each in protection.transforms if isinstance(each, Randomization))
+    noise = next(
+        transform for transform in protection.transforms if isinstance(transform, Randomization)
+    )
     training = replace(recipe.local_training, record_clip=None)
     unclipped = replace(recipe, local_training=training, server_lr=1.0)
     wide = replace(protection, transport=SecretSharing(clip_range=8.0))
@@ -105,7 +107,7 @@ def noise_alone(protection: Protection, recipe: Recipe, clip: float, seed: int) 
     draw = Seeded(seed).generator("noise alone")
     used = draw.random(CANARIES) < 0.5
     length = 1.0 if recipe.local_training.record_clip is not None else RAW
-    deviation = math.hypot(*(each.scale for each in protection.transforms))
+    deviation = math.hypot(*(transform.scale for transform in protection.transforms))
     deviation = math.hypot(deviation, protection.transport.step_size() / math.sqrt(12))
     scale = deviation * math.sqrt(10) * recipe.local_training.batch / clip
     noise = scale * draw.normal(size=(recipe.rounds, CANARIES)).mean(0)
@@ -142,7 +144,7 @@ def bounded(scenario: Scenario, protection: Protection, recipe: Recipe, faulty: 
         sent = partial(_sent, scenario, protection, training, number, weights, faulty)
         bound = training.record_clip / training.batch
         found = records_bounded(sent, len(records), bound, number)
-        failed += not next(each for each in found if each.test == "denominator").holds
+        failed += not next(item for item in found if item.test == "denominator").holds
     return failed
 
 
@@ -163,8 +165,8 @@ def main() -> None:
     every = deployments(verdict.protection, replace(own, rounds=proof.rounds))
     for name, (protection, recipe) in every.items():
         counts = [noise_alone(protection, recipe, proof.record_clip, seed) for seed in range(RUNS)]
-        low, middle, high = np.quantile([each.mu for each in counts], (0.1, 0.5, 0.9))
-        alarms = sum(each.mu > mu for each in counts)
+        low, middle, high = np.quantile([count.mu for count in counts], (0.1, 0.5, 0.9))
+        alarms = sum(count.mu > mu for count in counts)
         shown, whole_alarms, noise, fresh = [], 0, 0, 0
         for seed in range(WHOLE):
             run = run_canaries(
@@ -188,7 +190,7 @@ def main() -> None:
         )
         print(rows[-1], file=sys.stderr, flush=True)
     whole = audit_verdict(scenario, verdict, canaries=CANARIES, seed=0)
-    clean, faulty = (bounded(scenario, verdict.protection, own, each) for each in (False, True))
+    clean, faulty = (bounded(scenario, verdict.protection, own, value) for value in (False, True))
     lines = [
         "# Canaries in a deployment",
         "",

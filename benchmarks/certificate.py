@@ -68,7 +68,7 @@ only the noise of the honest survivors is in the sum). *Factor*: the certificate
 one measured."""
 OTHERS = """\
 R, q, z with participation secret. riskcal takes the worse of both orders of present and absent,
-which differ for small line-ups; both err upwards, by the steps of their grids."""
+which differ for small candidate sets; both err upwards, by the steps of their grids."""
 
 
 WHO: Final[tuple[Participation, ...]] = ("secret", "known")
@@ -82,7 +82,7 @@ class Found:
 
 
 def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
-    """The certified candidate, and the right picks of the exact posterior in so many games."""
+    """The certified candidate, and the right guesses of the exact posterior in so many games."""
     asked = Request(
         knows="anyone", participation="secret", families=(FAMILY,), seeds=SEEDS, **settings
     )
@@ -94,8 +94,8 @@ def tuned(settings: dict[str, int], games: int, run: Run | None) -> Found:
         seen = yield from played(job, chunk=8)
         return int(seen.correct[plan.suite.lead].sum())
 
-    with plan.crew(1) as crew:
-        scheduler = Scheduler(crew, decode, run=run)
+    with plan.pool(1) as pool:
+        scheduler = Scheduler(pool, decode, run=run)
         (family,) = plan.families
         candidate = scheduler.run_all({FAMILY: certified_candidate(plan, family)})[FAMILY]
         played_by = [right(who) for who in WHO] if games else []
@@ -118,7 +118,7 @@ def through_real_sessions(found: Found) -> float:
         weights=fresh_weights(scenario, seeds),
         public=scenario.public_records,
     )
-    return math.fsum(each.metric for each in histories) / len(histories)
+    return math.fsum(history.metric for history in histories) / len(histories)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -235,7 +235,7 @@ def main() -> None:
         POSTERIOR.format(games=options.games),
         "",
     ]
-    titles = "participation|N|right picks|rate|certificate|factor"
+    titles = "participation|N|right guesses|rate|certificate|factor"
     lines += table(titles.split("|"), game_rows(played, options.games))
     lines += [
         "## Against riskcal and closed forms",

@@ -53,15 +53,15 @@ def work(turns: int, task: Task) -> bytes:
 
 def timed(turns: int, tasks: int, workers: int, ray: str | None) -> tuple[float, set[bytes]]:
     """Seconds from the first task to the last payload, once every worker has started."""
-    with executor(partial(make_work, turns), workers=workers, ray=ray) as crew:
+    with executor(partial(make_work, turns), workers=workers, ray=ray) as pool:
         for number in range(workers):
-            crew.submit(Task(-1 - number))
+            pool.submit(Task(-1 - number))
         for _ in range(workers):
-            crew.next()
+            pool.next()
         began = time.perf_counter()
         for number in range(tasks):
-            crew.submit(Task(number))
-        found = {crew.next()[1] for _ in range(tasks)}
+            pool.submit(Task(number))
+        found = {pool.next()[1] for _ in range(tasks)}
         return time.perf_counter() - began, found
 
 

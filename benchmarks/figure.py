@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from scipy.stats import norm
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.execution.journal import Run
 from trilemma.execution.scheduler import Procedure, Scheduler, together
@@ -51,7 +51,7 @@ from trilemma.tuning.results.candidate import Candidate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.tuning.results.certificate import Certificate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
@@ -92,9 +92,9 @@ class Cell:
 def chosen(seeds: int, run: Run | None) -> tuple[Plan, Candidate]:
     """The proved candidate of digits inside secure sums, as tune makes it."""
     plan = Plan.of(load_scenario("digits"), Request(families=(FAMILY,), seeds=seeds))
-    with plan.crew(1) as crew:
+    with plan.pool(1) as pool:
         (family,) = plan.families
-        scheduler = Scheduler(crew, decode, run=run)
+        scheduler = Scheduler(pool, decode, run=run)
         return plan, scheduler.run_all({"": certified_candidate(plan, family)})[""]
 
 
@@ -110,7 +110,11 @@ def fresh_job(plan: Plan, candidate: Candidate, factor: float, games: int) -> At
 
 
 def played_cells(
-    plan: Plan, candidate: Candidate, games: dict[Rung, int], workers: int, run: Run | None
+    plan: Plan,
+    candidate: Candidate,
+    games: dict[KnowledgeLevel, int],
+    workers: int,
+    run: Run | None,
 ) -> list[Cell]:
     """Every knowledge at every noise multiplier."""
     proof, size, able = candidate.certificate, plan.claim.candidates, attacks_on(plan, candidate)
@@ -118,8 +122,10 @@ def played_cells(
 
     def cells(factor: float) -> Procedure[list[Cell]]:
         made = []
-        for rungs in (("rest", "candidates"), ("public", "nothing")):
-            names = {rung: able[rung] for rung in rungs if rung in able and games[rung]}
+        for knowledge_levels in (("rest", "candidates"), ("public", "nothing")):
+            names = {
+                knows: able[knows] for knows in knowledge_levels if knows in able and games[knows]
+            }
             if not names:
                 continue
             count = games[next(iter(names))]
@@ -127,19 +133,19 @@ def played_cells(
             seen = yield from played(replace(job, attacks=tuple(names.values())), CHUNK)
             made += [
                 Cell(
-                    f"knows {rung} ({name})",
+                    f"knows {knows} ({name})",
                     factor,
                     count,
                     int(seen.correct[name].sum()),
                     proof_at(proof, factor, size),
                 )
-                for rung, name in names.items()
+                for knows, name in names.items()
             ]
         return made
 
-    with plan.crew(workers) as crew:
+    with plan.pool(workers) as pool:
         wanted = together([cells(factor) for factor in FACTORS])
-        found = Scheduler(crew, decode, run=run).run_all({"": wanted})[""]
+        found = Scheduler(pool, decode, run=run).run_all({"": wanted})[""]
     return [cell for some in found for cell in some]
 
 
@@ -177,14 +183,14 @@ def outside(plan: Plan, candidate: Candidate, factor: float, games: int) -> Cell
                 for start, free in zip(arena.starts, game.free, strict=True)
             ]
         )
-        score = np.zeros(len(game.line_up))
+        score = np.zeros(len(game.candidate_set))
         for view in views:
             weights = view.weights.double().numpy()
             rest = clipped_total(weights, inputs[others], labels[others], clip)
             own = np.stack(
                 [
                     clipped_total(weights, inputs[[place]], labels[[place]], clip)
-                    for place in game.line_up
+                    for place in game.candidate_set
                 ]
             )
             share = 1 / (len(scenario.records) * batch)
@@ -192,7 +198,7 @@ def outside(plan: Plan, candidate: Candidate, factor: float, games: int) -> Cell
             signal = share * own
             spread = variance / len(scenario.records)
             score += (signal @ gap - 0.5 * (signal**2).sum(1)) / spread
-        right += int(score.argmax() == game.tagged)
+        right += int(score.argmax() == game.target)
     bound = proof_at(proof, factor, plan.claim.candidates)
     return Cell("numpy, from scratch, knows the rest", factor, games, right, bound)
 
@@ -208,8 +214,8 @@ def clipped_slopes(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Slopes [n, 32] and [n, 10] of both layers, and what the second one reads [n, 32].
 
-    Of cross-entropy by an MLP 64-32-10 with a sigmoid; slopes are scaled so that each record's
-    gradient, outer products of slopes and what is read, is clipped.
+    Of cross-entropy by an MLP 64-32-10 with a sigmoid; gradients are scaled so that each record's
+    gradient, outer products of gradients and what is read, is clipped.
     """
     a, b = HIDDEN * PIXELS, HIDDEN * PIXELS + HIDDEN
     c = b + CLASSES * HIDDEN
@@ -296,7 +302,7 @@ def main() -> None:
         plan, candidate = chosen(3, run)
         proof, size = candidate.certificate, plan.claim.candidates
         assert proof is not None
-        games = dict(zip(RUNGS, [options.weak] * 2 + [options.games] * 2, strict=True))
+        games = dict(zip(KNOWLEDGE_LEVELS, [options.weak] * 2 + [options.games] * 2, strict=True))
         cells = played_cells(plan, candidate, games, options.workers, run)
     cells += [outside(plan, candidate, factor, options.outside) for factor in (0.5, 1.0)]
     cells.append(crafted(candidate, size, options.crafted))

@@ -85,11 +85,11 @@ def _rows(found: dict[str, tuple[Tally, float]]) -> list[str]:
     outcomes = (ACCEPTED, REFUSED, BROKEN)
     total = [0] * len(outcomes)
     for kind, (tally, seconds) in found.items():
-        counts = [tally.counts[each] for each in outcomes]
+        counts = [tally.counts[outcome] for outcome in outcomes]
         total = [a + b for a, b in zip(total, counts, strict=True)]
-        cells = " | ".join(f"{each:,}" for each in (sum(counts), *counts))
+        cells = " | ".join(f"{count:,}" for count in (sum(counts), *counts))
         rows.append(f"| {kind} | {cells} | {seconds:.0f} |")
-    cells = " | ".join(f"{each:,}" for each in (sum(total), *total))
+    cells = " | ".join(f"{value:,}" for value in (sum(total), *total))
     return [*rows, f"| all | {cells} | {sum(seconds for _, seconds in found.values()):.0f} |"]
 
 

@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from trilemma.federation.training import train
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.recipe_scenarios import own_recipe
 from trilemma.game.scenario import Scenario
@@ -62,7 +62,7 @@ def scenario(clients: int = 2, *, hidden: int = 50, batch: int = 1, rounds: int 
 
 
 def attacked(made: Scenario, attack: str, rounds: int, games: int) -> Callable[[int], object]:
-    work = Bench(made, None, 1, 2, 0)()
+    work = JobRunner(made, None, 1, 2, 0)()
     asked = partial(AttackJob, "growth", NOISE, (attack,), Adversary.SERVER, rounds)
     return lambda turn: work(asked(turn * games, games))
 
@@ -114,11 +114,11 @@ def measured(make: Callable[[int], Callable[[int], object]], size: int) -> tuple
 
 
 def exponent(sizes: tuple[int, ...], values: list[float]) -> str:
-    """The slope of log(value) over log(size) by least squares, of the three largest above 0."""
+    """The gradient of log(value) over log(size) by least squares, of the three largest above 0."""
     kept = [(x, y) for x, y in zip(sizes, values, strict=True) if y > 0][-3:]
     if len(kept) < 2:
         return "–"
-    x, y = (np.log([each[place] for each in kept]) for place in (0, 1))
+    x, y = (np.log([item[place] for item in kept]) for place in (0, 1))
     return f"{np.polyfit(x, y, 1)[0]:.2f}"
 
 
@@ -134,7 +134,7 @@ def main() -> None:
             f"Made by `python benchmarks/growth.py --points {options.points}`, {stamp()}: CPU "
             f"seconds on one core, and MiB of memory above those of the process before, of a "
             f"network of {INPUTS} inputs and one hidden layer, one axis at a time, each size in a "
-            f"process of its own. An exponent is the slope of a line through the logarithms of "
+            f"process of its own. An exponent is the gradient of a line through the logarithms of "
             f"the three largest sizes; that of memory counts those that took more than 8 MiB."
         ),
         "",
@@ -147,12 +147,12 @@ def main() -> None:
             1, multiprocessing.get_context("spawn"), max_tasks_per_child=1
         ) as pool:
             found = list(pool.map(partial(measured, make), sizes))
-        seconds, memory = [list(each) for each in zip(*found, strict=True)]
-        counted = [each if each > 8 else -math.inf for each in memory]
+        seconds, memory = [list(group) for group in zip(*found, strict=True)]
+        counted = [item if item > 8 else -math.inf for item in memory]
         cells = (
-            *(name, what, ", ".join(f"{each:,}" for each in sizes)),
-            *(", ".join(f"{each:.3g}" for each in seconds), exponent(sizes, seconds)),
-            *(", ".join(f"{each:.0f}" for each in memory), exponent(sizes, counted)),
+            *(name, what, ", ".join(f"{size:,}" for size in sizes)),
+            *(", ".join(f"{duration:.3g}" for duration in seconds), exponent(sizes, seconds)),
+            *(", ".join(f"{item:.0f}" for item in memory), exponent(sizes, counted)),
         )
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)

@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "kills.md"
 WORDS = (
     *("tune", "--scenario", "digits", "--clients", "3", "--batch", "1", "--rounds", "8"),
     *("--claim", "one-round"),
-    *("--budget", "0.4", "--restarts", "1", "--seeds", "2", "--steps", "2", "--line-up", "10"),
+    *("--budget", "0.4", "--restarts", "1", "--seeds", "2", "--steps", "2", "--candidates", "10"),
     *("--strengths", "2", "--families", "randomization,secret-sharing"),
     *("--attacks", "gaussian-posterior,analytic", "--efficiency-weight", "0"),
 )
@@ -63,8 +63,8 @@ def committed(folder: Path) -> int:
 
 def untimed(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: untimed(each) for name, each in value.items() if name not in TIMED}
-    return [untimed(each) for each in value] if isinstance(value, list) else value
+        return {name: untimed(item) for name, item in value.items() if name not in TIMED}
+    return [untimed(item) for item in value] if isinstance(value, list) else value
 
 
 def fields(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What attacks make of tables, texts and networks with BatchNorm: columns, tokens, line-ups."""
+"""What attacks make of tables, texts and networks with BatchNorm: columns, tokens, candidates."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def tokens(scenario: Scenario) -> str:
     return f"Batches of 8 sentences of which all tokens, and no others, are found: {found}."
 
 
-def line_ups(name: str, scenario: Scenario, attacks: tuple[str, ...]) -> list[str]:
-    """The share of unprotected line-ups that attacks solve, of one round."""
+def candidate_sets(name: str, scenario: Scenario, attacks: tuple[str, ...]) -> list[str]:
+    """The share of unprotected candidate sets that attacks solve, of one round."""
     lines = []
     for attack in attacks:
         rate = solved(scenario, attack, GAMES)
@@ -86,12 +86,12 @@ def main() -> None:
         "",
         tokens(text),
         "",
-        f"Line-ups of 100 that are solved without protection, {GAMES} games, one round:",
+        f"Candidate sets of 100 that are solved without protection, {GAMES} games, one round:",
         "",
         "| records | attack | solved | 95 % interval |",
         "|---|---|---|---|",
-        *line_ups("text, batch 8", text, ("tokens", *posteriors)),
-        *line_ups("digits, CNN with BatchNorm, batch 4", normalised, posteriors),
+        *candidate_sets("text, batch 8", text, ("tokens", *posteriors)),
+        *candidate_sets("digits, CNN with BatchNorm, batch 4", normalised, posteriors),
     ]
     TABLE.write_text("\n".join(page) + "\n")
     print("\n".join(page))

@@ -18,7 +18,7 @@ from benchmarks.deployed import SUMS, TUNE, certified
 from benchmarks.pages.stamp import stamp
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.game.job_results import AttackResult, decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
@@ -44,7 +44,7 @@ def main() -> None:
     proof = verdict.choice.certificate
     assert proof is not None
     scenario, least = load_scenario("digits-mlp"), verdict.deployment.threshold
-    work = Bench(scenario, verdict.claim, 1, 20, 5, threshold=least)()
+    work = JobRunner(scenario, verdict.claim, 1, 20, 5, threshold=least)()
     noise = Randomization(proof.variance * proof.survivors / least / proof.rounds)
     shown = Protection((noise,), SecretSharing(precision_bits=24, ring_bits=64)).describe()
 

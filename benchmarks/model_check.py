@@ -158,7 +158,7 @@ def main() -> None:
     for name, (scenario, rounds) in every.items():
         looks, wrong, measures, seconds = honest(scenario, rounds)
         total, alarms = total + looks, alarms + wrong
-        ends = {key: (min(each), max(each)) for key, each in measures.items()}
+        ends = {key: (min(measure), max(measure)) for key, measure in measures.items()}
         rows.append(
             f"| {name} | {looks} | {wrong} | {ends['alike'][1]:.2f} | {ends['slices'][0]:.3f} | "
             f"{ends['loudest'][1]:.3f} | {ends['scale'][1]:.2f} | {ends['step'][1]:.2f} | "

@@ -188,7 +188,7 @@ def on_searched(case: Case, seeds: int, say: Callable[[str], None]) -> None:
         one = split(base, case, seed)
         bare, factor = replace(one, public=None), searched(one, case, seed)
         found, rule = (
-            protected(bare, case, seed, case.honest, factor=each)[0] for each in (factor, 1.0)
+            protected(bare, case, seed, case.honest, factor=value)[0] for value in (factor, 1.0)
         )
         gains.append(found - rule)
         factors.append(factor)

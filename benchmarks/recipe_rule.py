@@ -84,8 +84,8 @@ def tasks() -> list[Task]:
         made += _with_networks(name, own, clients, len(own) // 3)
     digits = load_scenario("digits")
     own = Records(
-        torch.cat([each.inputs for each in (*digits.records, digits.test_records)]),
-        torch.cat([each.labels for each in (*digits.records, digits.test_records)]),
+        torch.cat([record.inputs for record in (*digits.records, digits.test_records)]),
+        torch.cat([record.labels for record in (*digits.records, digits.test_records)]),
     )
     made += _with_networks("digits", own, 10, 297)
     small = nn.Sequential(

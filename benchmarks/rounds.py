@@ -72,14 +72,14 @@ def main() -> None:
     for network in ("digits-mlp", "digits-lenet"):
         for name, protection in {"none": "none", **PROTECTIONS}.items():
             took = games(network, protection)
-            played.append((network, name, *(f"{each:.2f}" for each in took)))
+            played.append((network, name, *(f"{item:.2f}" for item in took)))
             print(*played[-1], flush=True)
     rows = []
     for network in ("digits-mlp", "digits-lenet"):
         for name, training in TRAININGS.items():
             for carried, protection in PROTECTIONS.items():
-                took = [seconds(network, training, protection, each) for each in WAYS.values()]
-                row = (network, name, carried, *(f"{each:.2f}" for each in took))
+                took = [seconds(network, training, protection, value) for value in WAYS.values()]
+                row = (network, name, carried, *(f"{item:.2f}" for item in took))
                 rows.append((*row, f"{took[1] / took[0]:.1f}"))
                 print(*rows[-1], flush=True)
     table = Table(
@@ -97,7 +97,7 @@ def main() -> None:
         "10 clients, batches of 4. By law, a round that nobody reads is one gradient a game and "
         "one draw of noise, which also saves the memory of all clients' updates.",
     )
-    both = "\n".join(each.markdown() for each in (table, by_law))
+    both = "\n".join(value.markdown() for value in (table, by_law))
     PAGE.write_text(f"# Rounds\n\n`python benchmarks/rounds.py`, {stamp()}\n\n{both}")
 
 

@@ -23,7 +23,7 @@ import torch
 from trilemma.execution.pool import executor
 from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.scenario import Source
 from trilemma.observations import Adversary
@@ -39,15 +39,15 @@ _WARM = 2
 def played(source: Source, device: str, workers: int, games: int, tasks: int) -> str:
     """A row of the table."""
     joined = views_together(source()) if callable(source) else 0
-    bench = Bench(source, None, 1, 20, 0, "nothing", together=joined)
-    with executor(bench, workers=workers, device=device) as crew:
+    job_runner = JobRunner(source, None, 1, 20, 0, "nothing", together=joined)
+    with executor(job_runner, workers=workers, device=device) as pool:
 
         def done(turn: int) -> list[bool]:
             numbers = range(turn * workers * tasks, (turn + 1) * workers * tasks)
             made = (("s", "none", ("dlg",), Adversary.SERVER, 1, at * games) for at in numbers)
-            crew.submit(*(AttackJob(*each, games) for each in made))
-            found = [decode(crew.next()[1]) for _ in numbers]
-            return [right for each in found for right in each.correct["dlg"]]
+            pool.submit(*(AttackJob(*item, games) for item in made))
+            found = [decode(pool.next()[1]) for _ in numbers]
+            return [right for item in found for right in item.correct["dlg"]]
 
         for turn in range(_WARM):
             done(turn)

@@ -57,13 +57,13 @@ def gpt2() -> nn.Module:
 
 def redraw(model: nn.Module) -> None:
     """GPT-2's own start: normal, deviation 0.02, and ones in its norms."""
-    for name, each in model.named_parameters():
+    for name, item in model.named_parameters():
         if name.endswith("bias"):
-            nn.init.zeros_(each)
+            nn.init.zeros_(item)
         elif ".ln_" in name:
-            nn.init.ones_(each)
+            nn.init.ones_(item)
         else:
-            nn.init.normal_(each, std=0.02)
+            nn.init.normal_(item, std=0.02)
 
 
 def scenario(**training: object) -> Scenario:
@@ -85,7 +85,7 @@ def whole(made: Scenario, batches: int) -> tuple[int, int]:
     found = Dager()(units.views, restarts=1, seed=0).inputs
     truth = units.records.inputs
     right = [_matched(one, other) for one, other in zip(found, truth, strict=True)]
-    return sum(each == BATCH * LENGTH for each in right), sum(right)
+    return sum(item == BATCH * LENGTH for item in right), sum(right)
 
 
 def _matched(found: torch.Tensor, truth: torch.Tensor) -> int:

@@ -40,9 +40,9 @@ Attackers are simulated, so the truth is known: success falls from .9 to .1 with
 bump (a second rise to .7 beyond the fall); and 1.001·p_max at every strength. A wide curve falls
 from .37 to .13 over two decades, as where a whole training is linked. The warm start is
 off by a factor drawn between 1/2 and 2, α = .05, and nobody knows anything but the attacker's
-answers, except that the search is told the slope of the curve to size its tests, and looks at two
-decades where `calibrate` looks at four. Over-protection is the strength returned over the weakest
-one that keeps the budget: the median and the 90 % point. Grids of strengths stand in
+answers, except that the search is told the gradient of the curve to size its tests, and looks at
+two decades where `calibrate` looks at four. Over-protection is the strength returned over the
+weakest one that keeps the budget: the median and the 90 % point. Grids of strengths stand in
 [peers](peers.md)."""
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "tuning.md"
 

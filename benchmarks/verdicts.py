@@ -1,13 +1,14 @@
-"""Verdicts attacked again with fresh games, by every attack of their rung.
+"""Verdicts attacked again with fresh games, by every attack of their knowledge.
 
     python benchmarks/verdicts.py [--workers 2] [--out FOLDER]      # hours of one core
-    python benchmarks/verdicts.py --claims one-round --budgets .3 --rungs candidates --games 60
+    python benchmarks/verdicts.py --claims one-round --budgets .3 --kinds of knowledge candidates
+    --games 60
 
-Each cell is a budget, a rung and a family, calibrated as `trilemma tune` does it; then fresh games
-(a stream of their own: other weights, batches, line-ups and noise) are played at the strength
-found. A cell is broken where an attack picks right significantly more often than p_max: exact
-one-sided test at .05 over the number of cells. With --out all games are journaled there, and the
-same command goes on where it was left.
+Each cell is a budget, a knowledge and a family, calibrated as `trilemma tune` does it; then fresh
+games (a stream of their own: other weights, batches, candidate sets and noise) are played at the
+strength found. A cell is broken where an attack guesses right significantly more often than p_max:
+exact one-sided test at .05 over the number of cells. With --out all games are journaled there, and
+the same command goes on where it was left.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import torch
 from scipy.stats import binom
 
 from trilemma.execution.journal import Run
-from trilemma.execution.pool import Crew
+from trilemma.execution.pool import WorkerPool
 from trilemma.execution.progress import Ticker
 from trilemma.execution.scheduler import Procedure, Scheduler
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, Job
 from trilemma.game.scenario import Scenario
 from trilemma.observations import Adversary
@@ -44,7 +45,7 @@ from benchmarks.pages.stamp import stamp
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "verdicts.md"
-BUDGETS, RUNGS = (0.2, 0.3, 0.5), ("nothing", "public", "candidates")
+BUDGETS, KNOWLEDGE_LEVELS = (0.2, 0.3, 0.5), ("nothing", "public", "candidates")
 FAMILIES = (
     *("randomization", "randomization+secret-sharing"),
     *("compression", "compression+randomization", "secret-sharing"),
@@ -55,7 +56,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """One family of one request: what was found for it, and the right picks of fresh games."""
+    """One family of one request: what was found for it, and the right guesses of fresh games."""
 
     plan: Plan
     family: Family
@@ -72,7 +73,7 @@ def plans(
             scenario,
             Request(
                 budget=budget,
-                knows=rung,
+                knows=knows,
                 claim="training" if whole else "one-round",
                 families=tuple(options.families),
                 attacks=options.attacks,
@@ -80,14 +81,14 @@ def plans(
             ),
         )
         for budget in budgets
-        for rung in options.rungs
-        if not (whole and rung == "nothing")
+        for knows in options.knowledge_levels
+        if not (whole and knows == "nothing")
     ]
 
 
 def cell(plan: Plan, family: Family, games: int, chunk: int) -> Procedure[Cell]:
     """Calibrate a family, and attack what was found with games of a stream of their own."""
-    found = yield from plan.gauge().measure(family)
+    found = yield from plan.calibrator().measure(family)
     x = found.calibration.strength
     if x is None:
         return Cell(plan, family, found, {})
@@ -104,12 +105,12 @@ def cell(plan: Plan, family: Family, games: int, chunk: int) -> Procedure[Cell]:
         ]
         for attack in plan.suite.attacks
     }
-    results = iter((yield [task for each in tasks.values() for task in each]))
+    results = iter((yield [task for item in tasks.values() for task in item]))
     return Cell(
         plan,
         family,
         found,
-        {name: sum(next(results).won(name) for _ in each) for name, each in tasks.items()},
+        {name: sum(next(results).won(name) for _ in task) for name, task in tasks.items()},
     )
 
 
@@ -119,7 +120,7 @@ def measured(
     """Every cell, those of all plans side by side; a GPU takes fresh games in wide calls."""
     chunk = 16 if scenario.device == "cpu" else 100
     asked = made[0].request
-    bench = Bench(scenario, None, asked.restarts, asked.steps, asked.seed)
+    job_runner = JobRunner(scenario, None, asked.restarts, asked.steps, asked.seed)
     procedures = {
         f"{plan.request.budget} {plan.request.knows} {family.name}": cell(
             plan, family, games, chunk
@@ -127,37 +128,37 @@ def measured(
         for plan in made
         for family in plan.families
     }
-    crew: Crew[Job] = Crew(bench, workers=workers)
-    with Ticker("verdicts") as ticker, crew:
-        scheduler = Scheduler(crew, decode, run=run, watcher=ticker)
+    pool: WorkerPool[Job] = WorkerPool(job_runner, workers=workers)
+    with Ticker("verdicts") as ticker, pool:
+        scheduler = Scheduler(pool, decode, run=run, watcher=ticker)
         return list(scheduler.run_all(procedures).values())
 
 
 def table(found: Sequence[Cell], games: int) -> list[str]:
     """Rows of markdown, and the verdict on the verdicts."""
-    tried = sum(bool(each.won) for each in found)
+    tried = sum(bool(item.won) for item in found)
     rows = [
-        "| budget | rung | family | strength | p_max | right picks, by attack | smallest p | |",
+        "| budget | knowledge | family | strength | p_max | right, by attack | smallest p | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     broken = 0
-    for each in found:
-        asked, won = each.plan.request, each.won
-        strength = each.family.strength(each.found.calibration.strength)
+    for item in found:
+        asked, won = item.plan.request, item.won
+        strength = item.family.strength(item.found.calibration.strength)
         shown = "–" if strength is None else f"{strength:.3g}"
-        first = f"| {asked.budget} | {asked.knows} | {stream_of(each.family)} | {shown} "
+        first = f"| {asked.budget} | {asked.knows} | {stream_of(item.family)} | {shown} "
         if not won:
-            rows.append(f"{first}| {each.plan.p_max:.3f} | no strength passes | – | – |")
+            rows.append(f"{first}| {item.plan.p_max:.3f} | no strength passes | – | – |")
             continue
         values = {
-            name: float(binom.sf(count - 1, games, each.plan.p_max)) for name, count in won.items()
+            name: float(binom.sf(count - 1, games, item.plan.p_max)) for name, count in won.items()
         }
         least = min(values.values())
         holds = least > LEVEL / tried
         broken += not holds
         counts = ", ".join(f"{name} {count}" for name, count in won.items())
         mark = "holds" if holds else "**broken**"
-        rows.append(f"{first}| {each.plan.p_max:.3f} | {counts} | {least:.2g} | {mark} |")
+        rows.append(f"{first}| {item.plan.p_max:.3f} | {counts} | {least:.2g} | {mark} |")
     verdict = f"{tried} cells attacked with {games} fresh games each: {broken} broken."
     return [verdict, "", *rows]
 
@@ -166,9 +167,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=list(CLAIMS))
     parser.add_argument("--budgets", nargs="+", type=float, default=list(BUDGETS))
-    parser.add_argument("--rungs", nargs="+", choices=RUNGS, default=list(RUNGS))
+    parser.add_argument(
+        "--kinds of knowledge",
+        nargs="+",
+        choices=KNOWLEDGE_LEVELS,
+        default=list(KNOWLEDGE_LEVELS),
+    )
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
-    parser.add_argument("--attacks", nargs="+", help="default: all of the rung")
+    parser.add_argument("--attacks", nargs="+", help="default: all of that knowledge")
     parser.add_argument("--games", type=int, default=None, help="default: 300, or 200 trainings")
     parser.add_argument("--restarts", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
@@ -179,7 +185,7 @@ def main() -> None:
     torch.set_num_threads(1)
     words = " ".join(
         f"--{name} {' '.join(map(str, getattr(options, name)))}"
-        for name in ("claims", "budgets", "rungs", "families", "attacks")
+        for name in ("claims", "budgets", "kinds of knowledge", "families", "attacks")
         if getattr(options, name)
     )
     how = f"`python benchmarks/verdicts.py {words} --restarts {options.restarts}`"

@@ -36,7 +36,7 @@ def networks() -> dict[str, nn.Module]:
 
 
 def milliseconds(model: nn.Module, kind: Literal["recorded", "vmapped", "looped"]) -> float:
-    """A matching loss of 16 games and its slope by the inputs; the least of five tries."""
+    """A matching loss of 16 games and its gradient by the inputs; the least of five tries."""
     task = replace(Task(model, nn.functional.cross_entropy, 10), way=Way(kind))
     way = task.way
     labels = torch.arange(BATCH)
@@ -48,8 +48,8 @@ def milliseconds(model: nn.Module, kind: Literal["recorded", "vmapped", "looped"
     draw = torch.Generator().manual_seed(0)
     weights = 0.1 * torch.randn(GAMES, task.layout.size, generator=draw)
     example = torch.rand(GAMES, BATCH, 1, 8, 8, generator=draw), weights, weights.flip(0)
-    slope = way.vmap(way.grad_and_value(distance))
-    run: Callable[..., object] = traced(("distance",), task, slope, example)
+    gradient = way.vmap(way.grad_and_value(distance))
+    run: Callable[..., object] = traced(("distance",), task, gradient, example)
 
     def spent() -> float:
         start = time.process_time()
@@ -66,11 +66,11 @@ def main() -> None:
     lines = [f"| network | {' | '.join(KINDS)} |", f"|---|{'---|' * len(KINDS)}"]
     for name, model in networks().items():
         taken = [milliseconds(model, kind) for kind in KINDS]
-        shown = (f"{each:.2f} ms ({each / taken[0]:.1f}x)" for each in taken)
+        shown = (f"{item:.2f} ms ({item / taken[0]:.1f}x)" for item in taken)
         lines.append(f"| {name} | {' | '.join(shown)} |")
     table = "\n".join(lines) + "\n"
     head = (
-        "Milliseconds of CPU time for a matching loss and its slope by the inputs, of 16 games "
+        "Milliseconds of CPU time for a matching loss and its gradient by the inputs, of 16 games "
         "with 4 records each, on one thread."
     )
     TABLE.write_text(

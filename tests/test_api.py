@@ -24,8 +24,8 @@ def test_every_name_in_all_exists(name: str) -> None:
     module = importlib.import_module(name)
     public = getattr(module, "__all__", [])
     assert list(public) == sorted(public, key=_ruff_order), "keep __all__ sorted"
-    for each in public:
-        assert hasattr(module, each), f"{name}.__all__ lists {each}, which does not exist"
+    for item in public:
+        assert hasattr(module, item), f"{name}.__all__ lists {item}, which does not exist"
 
 
 def _ruff_order(name: str) -> tuple[int, str]:

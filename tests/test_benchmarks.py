@@ -41,7 +41,7 @@ def lines_of(script: Path) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(script.read_text())):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("benchmarks"):
-            for name in (node.module, *(f"{node.module}.{each.name}" for each in node.names)):
+            for name in (node.module, *(f"{node.module}.{item.name}" for item in node.names)):
                 path = ROOT / f"{str(name).replace('.', '/')}.py"
                 found |= lines_of(path) if path.exists() else set()
         parts: list[ast.expr] = node.values if isinstance(node, ast.JoinedStr) else []
@@ -54,11 +54,11 @@ def lines_of(script: Path) -> frozenset[str]:
 
 
 def _letters(line: str) -> int:
-    return sum(each.isalpha() for each in line)
+    return sum(item.isalpha() for item in line)
 
 
 def says(script: Path, told: str) -> bool:
-    return any(re.fullmatch(each, told) for each in lines_of(script))
+    return any(re.fullmatch(line, told) for line in lines_of(script))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -28,14 +28,14 @@ def example() -> Any:
 def test_resnet18_has_the_parameters_of_the_one_for_cifar(example: Any) -> None:
     """Of BatchNorm's layers GroupNorm's have as many."""
     model = example.resnet18()
-    assert sum(each.numel() for each in model.parameters()) == 11_173_962
+    assert sum(parameter.numel() for parameter in model.parameters()) == 11_173_962
     assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)
 
 
 @pytest.mark.skipif(not PICTURES.is_dir(), reason="needs Debian's dataset-fashion-mnist")
 def test_its_federation_makes_updates(example: Any) -> None:
     scenario = example.pictures(width=8)
-    assert [len(each) for each in scenario.records] == [1200] * 5
+    assert [len(record) for record in scenario.records] == [1200] * 5
     assert scenario.input_spec.shape == (3, 32, 32)
     batch = scenario.records[0][torch.arange(8)]
     weights = scenario.task.layout.flatten(dict(scenario.task.model.named_parameters()))

@@ -36,7 +36,7 @@ def test_its_python_runs(
     adapted = names["adapted"](body)
     adapted_loss = names["next_token"](adapted(tokens).logits, tokens)
     adapted_loss.backward()
-    assert {name for name, each in adapted.named_parameters() if each.grad is not None} == {
+    assert {name for name, item in adapted.named_parameters() if item.grad is not None} == {
         name for name, _ in adapted.named_parameters() if "lora_" in name
     }
     exec(compile(question, "first-hour.md", "exec"), names)

@@ -25,7 +25,7 @@ def measured(name: str) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_short(each) for each in value]
+        return [_short(item) for item in value]
     if not hasattr(value, "shape"):
         return value
     rows = torch.as_tensor(value).double()
@@ -33,7 +33,7 @@ def _short(value: Any) -> Any:
 
 
 def _floats(value: Any) -> list[Any]:
-    return [x for each in value for x in _floats(each)] if isinstance(value, list) else [value]
+    return [x for item in value for x in _floats(item)] if isinstance(value, list) else [value]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,13 +13,13 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 
 def cells(path: Path) -> list[dict[str, Any]]:
-    return [each for each in json.loads(path.read_text())["cells"] if each["cell_type"] == "code"]
+    return [load for load in json.loads(path.read_text())["cells"] if load["cell_type"] == "code"]
 
 
 def texts(found: list[dict[str, Any]]) -> str:
     """All that cells have put out as text."""
-    made = [each.get("data", {}).get("text/plain", each.get("text", "")) for each in found]
-    return "\n".join("".join(each) for each in made)
+    made = [item.get("data", {}).get("text/plain", item.get("text", "")) for item in found]
+    return "\n".join("".join(item) for item in made)
 
 
 def test_there_is_one_for_each_kind_of_record_and_one_for_the_paper() -> None:
@@ -34,10 +34,10 @@ def result_of(path: Path) -> str:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_it_is_executed_and_shows_its_result(path: Path) -> None:
     outputs = [output for cell in cells(path) for output in cell["outputs"]]
-    assert not [each for each in outputs if each["output_type"] == "error"]
+    assert not [output for output in outputs if output["output_type"] == "error"]
     assert all(cell["execution_count"] for cell in cells(path))
     assert result_of(path) in texts(outputs)
-    kinds = {kind for each in outputs for kind in each.get("data", {})}
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "image/png"} <= kinds
     assert "/home/" not in path.read_text(), "no path of the machine that ran it"
 

@@ -15,7 +15,7 @@ UPDATE = torch.zeros(5)
 
 def test_an_adversary_is_told_by_its_value() -> None:
     assert Adversary("client") is Adversary.CLIENT
-    assert [each.value for each in Adversary] == ["server", "client"]
+    assert [item.value for item in Adversary] == ["server", "client"]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_verdict_is_attacked_as_a_value_and_as_a_file(tmp_path: Path) -> None:
         for given in (verdict, tmp_path, str(tmp_path / "verdict.json"))
     ]
     assert found[0] == found[1] == found[2]
-    assert {each.units for each in found[0].attacks} == {8}
+    assert {item.units for item in found[0].attacks} == {8}
     several = replace(verdict, source={"scenario": NAME, "clients": 2})
     made = trilemma.attack_verdict(several, small(), units=8, seed=3, quiet=True)
     assert made.attacks == found[0].attacks, "a scenario that is made takes no options"
@@ -151,7 +151,7 @@ def test_attacks_of_one_round_as_a_value_and_in_a_folder(
     monkeypatch.setattr("trilemma.tuning.attack_rates.Bench", Simulated)
     asked: dict[str, Any] = {"attacks": ["analytic"], "units": 4, "quiet": True}
     found = trilemma.attack(shown, protection="randomization:variance=10", out=tmp_path, **asked)
-    assert [each.attack for each in found.rated] == ["analytic"]
+    assert [item.attack for item in found.rated] == ["analytic"]
     assert found.protection == "randomization:variance=10.0"
     assert json.loads((tmp_path / "attack.json").read_text()) == json.loads(
         json.dumps(found.as_json())
@@ -190,7 +190,7 @@ def test_the_typed_keywords_are_the_fields(settings: Any, model: Any) -> None:
 @pytest.mark.parametrize("function", [*ASKED, *MEASURED])
 def test_help_lists_every_setting(function: Callable[..., Any]) -> None:
     listed = inspect.signature(function).parameters
-    assert all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in listed.values())
+    assert all(value.kind is not inspect.Parameter.VAR_KEYWORD for value in listed.values())
     models = (Federated, Request) if function in ASKED else (Federated,)
     for model in models:
         for name, field in model.model_fields.items():

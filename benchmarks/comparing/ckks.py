@@ -50,8 +50,8 @@ def compared(quick: bool) -> Iterable[Table]:
     found = costs(schemes, 1 if quick else 5)
     rows: list[Row] = []
     for scheme, cost in zip(schemes, found, strict=True):
-        times = [f"{1e6 * each:.3g}" for each in cost]
-        ratios = [factor(each / base) for each, base in zip(cost, found[0], strict=True)]
+        times = [f"{1e6 * item:.3g}" for item in cost]
+        ratios = [factor(item / base) for item, base in zip(cost, found[0], strict=True)]
         sizes = (f"{scheme.bytes:.2f}", f"{scheme.error():.1e}")
         rows.append((scheme.name, *times, *sizes, *ratios))
     yield Table(
@@ -79,8 +79,8 @@ def _ckks(values: Vector) -> Scheme:
         values,
         encrypt,
         lambda one, two: [a + b for a, b in zip(one, two, strict=True)],
-        lambda total: np.concatenate([each.decrypt() for each in total]),
-        sum(len(each.serialize()) for each in encrypt(values, 0)) / len(values),
+        lambda total: np.concatenate([item.decrypt() for item in total]),
+        sum(len(item.serialize()) for item in encrypt(values, 0)) / len(values),
         CLIENTS,
     )
 
@@ -92,7 +92,7 @@ def _masks(values: Vector) -> Scheme:
     itself = [Seed.generate(ENTROPY) for _ in range(CLIENTS)]
 
     def encrypt(x: Vector, client: int) -> Vector:
-        peers = {k: each.public for k, each in enumerate(own) if k != client}
+        peers = {k: item.public for k, item in enumerate(own) if k != client}
         add, subtract = pairwise_seeds(own[client], client, peers, context)
         return mask(ring.encode(x), add=[itself[client], *add], subtract=subtract)
 

@@ -58,7 +58,7 @@ def _masks(length: int, repeats: int) -> list[Row]:
 
     theirs = _flower_masks(values, [seed.reveal() for seed in seeds])
     spent = seconds(lambda: mask(encoded, add=seeds), whole, *theirs, repeats=repeats)
-    name, rates = f"{length:,}", [rate(length, each) for each in spent]
+    name, rates = f"{length:,}", [rate(length, item) for item in spent]
     ratios = (f"{spent[2] / spent[0]:.1f}", f"{spent[3] / spent[1]:.1f}")
     return [
         (name, "Flower SecAgg+", *rates[2:], "8", *ratios),
@@ -96,9 +96,9 @@ def _shares(threshold: int, count: int, repeats: int) -> list[Row]:
         lambda: combine_shares(theirs),
         repeats=repeats,
     )
-    split, combine, again, their_split, their_combine = (f"{1e3 * each:.3g}" for each in spent)
+    split, combine, again, their_split, their_combine = (f"{1e3 * item:.3g}" for item in spent)
     name, ratios = f"{threshold} of {count}", (spent[3] / spent[0], spent[4] / spent[1])
     return [
-        (name, "Flower", their_split, their_combine, "-", *(f"{each:.0f}" for each in ratios)),
+        (name, "Flower", their_split, their_combine, "-", *(f"{ratio:.0f}" for ratio in ratios)),
         (name, "ours", split, combine, again, "1", "1"),
     ]

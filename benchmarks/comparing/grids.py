@@ -30,7 +30,7 @@ __all__ = ["bonferroni", "compared", "fixed_sequence"]
 STRENGTHS = 20
 FINENESS = (5, 10, 20, 40)  # strengths of the grids among which the cheapest is sought
 NOTE = """\
-Units are simulated attacks. Both grids span two decades and are told the slope of the curve, to
+Units are simulated attacks. Both grids span two decades and are told the gradient of the curve, to
 size their tests for the power that `calibrate` aims at; `calibrate` is told nothing and looks at
 four decades. *Bonferroni*: 20 strengths, each tested at α/20; the weakest that passes.
 *Fixed sequence*: 20 strengths, each tested at the full α = .05 from the strongest on, up to the

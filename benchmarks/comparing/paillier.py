@@ -63,7 +63,7 @@ def _rows(bits: int, words: int, repeats: int) -> list[Row]:
     rows = []
     for scheme, cost in zip(schemes, found, strict=True):
         ratios = [factor(their / our) for their, our in zip(cost, base, strict=True)]
-        speeds = [rate(1, each) for each in cost]
+        speeds = [rate(1, item) for item in cost]
         sizes = (f"{scheme.bytes:.2f}", f"{scheme.error():.0e}")
         rows.append((f"{bits}", scheme.name, *speeds, *sizes, *ratios))
     return rows
@@ -81,9 +81,9 @@ def _of_phe(p: int, q: int, packing: Packing, values: Vector) -> list[Scheme]:
         Scheme(
             "phe, value by value",
             values[:6],
-            lambda x, _: [public.encrypt(float(each), precision=FIXED.step) for each in x],
+            lambda x, _: [public.encrypt(float(item), precision=FIXED.step) for item in x],
             _added,
-            lambda sums: np.array([private.decrypt(each) for each in sums]),
+            lambda sums: np.array([private.decrypt(item) for item in sums]),
             size,
         ),
         _packed(
@@ -114,7 +114,7 @@ def _packed(
         values,
         lambda x, _: [encrypt(int(word)) for word in packing.pack(x)],
         add,
-        lambda sums: packing.unpack([decrypt(each) for each in sums], length, 2).total,
+        lambda sums: packing.unpack([decrypt(item) for item in sums], length, 2).total,
         ciphertext * packing.words(length) / length,
     )
 

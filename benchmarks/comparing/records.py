@@ -71,7 +71,9 @@ def _clipped(
         "Opacus, single gradients": _by_record(_copied(make, model), batch),
         "Opacus, ghost clipping": _by_norms(_copied(make, model), batch),
     }
-    spent = seconds(*(lambda each=each: each(x, y) for each in named.values()), repeats=repeats)
+    spent = seconds(
+        *(lambda value=value: value(x, y) for value in named.values()), repeats=repeats
+    )
     mine = named["ours"](x, y)
     return [
         (

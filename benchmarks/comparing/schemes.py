@@ -52,7 +52,7 @@ class Scheme:
 
 def costs(schemes: Sequence[Scheme], repeats: int) -> list[tuple[float, float, float]]:
     """CPU seconds a parameter to encrypt, add and decrypt; the schemes take turns."""
-    spent = iter(seconds(*(a for each in schemes for a in each.actions()), repeats=repeats))
+    spent = iter(seconds(*(a for item in schemes for a in item.actions()), repeats=repeats))
     found = []
     for scheme in schemes:
         encrypt, add, decrypt = next(spent), next(spent), next(spent)

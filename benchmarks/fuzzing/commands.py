@@ -33,7 +33,7 @@ __all__ = ["commands"]
 RECOVERING = "trilemma.game.recovering.recovery_setup"
 
 FLAGS = {
-    command: {each.opts[0]: each for each in COMMANDS.commands[command].params if each.opts}
+    command: {param.opts[0]: param for param in COMMANDS.commands[command].params if param.opts}
     for command in (
         *("attack", "check", "estimate", "explain", "figures", "pareto", "report", "runs"),
         *("solve", "tune"),
@@ -100,7 +100,7 @@ def commands(draw: Random, folder: Path) -> None:
         )
         # What is being read may be said before it is refused.
         reading = re.compile(r"(attack|check|estimate|pareto|tune): reading ")
-        lines = [each for each in err.getvalue().splitlines() if not reading.match(each)]
+        lines = [line for line in err.getvalue().splitlines() if not reading.match(line)]
         if lines:
             require(len(lines) == 1, f"{len(lines)} lines for {words!r:.300}: {lines!r:.400}")
             require_sentence(lines[0])
@@ -196,7 +196,7 @@ def _words(draw: Random) -> list[str]:
         )
     if command == "solve" and draw.random() < 0.6:
         words = [draw.choice(EXTREMES) if word[0].isdigit() else word for word in words]
-    flags = [each for each in FLAGS[command] if each.startswith("--")]
+    flags = [item for item in FLAGS[command] if item.startswith("--")]
     for flag in draw.sample(flags, min(len(flags), draw.choice((0, 1, 1, 2, 3, 5)))):
         words.append(flag)
         if not FLAGS[command][flag].is_flag:

@@ -140,8 +140,8 @@ COUNTS = {
 def _sound(key: str, value: Any) -> None:
     """The domains of numbers, by their names in the document."""
     if isinstance(value, dict):
-        for name, each in value.items():
-            _sound(name, each)
+        for name, item in value.items():
+            _sound(name, item)
         if {"value", "low", "high"} == value.keys():
             low, middle, high = value["low"], value["value"], value["high"]
             slack = 1e-6 * (1 + abs(middle))
@@ -155,8 +155,8 @@ def _sound(key: str, value: Any) -> None:
             if isinstance(value.get(part), int) and isinstance(value.get(whole), int):
                 require(value[part] <= value[whole], f"{part} {value[part]} of {value[whole]}")
     elif isinstance(value, list):
-        for each in value:
-            _sound(key, each)
+        for item in value:
+            _sound(key, item)
     elif isinstance(value, float | int) and not isinstance(value, bool):
         require(math.isfinite(value), f"{key} is {value}")
         if key in SHARES:

@@ -45,15 +45,15 @@ def _good() -> tuple[bytes, bytes]:
 
 def journals(draw: Random, folder: Path) -> None:
     """Damage is told or harmless, never computed with, and hides no other run."""
-    for each in ("a", "c"):
-        _write(folder / each)
+    for text in ("a", "c"):
+        _write(folder / text)
     damaged = folder / draw.choice(("b", "b?", "50%", "{x}", "\x1b[31mred", "b b"))
     _write(damaged)
     _damage(draw, damaged)
-    found = {each.folder.name: each for each in list_runs(folder)}
-    for each in ("a", "c"):
-        expected = RunListed(folder / each, "tune", 3, (), False)
-        require(found.get(each) == expected, f"run {each} is listed as {found.get(each)}")
+    found = {item.folder.name: item for item in list_runs(folder)}
+    for text in ("a", "c"):
+        expected = RunListed(folder / text, "tune", 3, (), False)
+        require(found.get(text) == expected, f"run {text} is listed as {found.get(text)}")
     if damaged.name in found and (said := found[damaged.name].damage):
         try:
             raise TrilemmaError(said)

@@ -40,8 +40,8 @@ def _pems() -> tuple[tuple[bytes, ...], bytes]:
     shape = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     other = generate_private_key(SECP256R1()).private_bytes(*shape)
     public = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    shown = b"".join(each.public_key().public_bytes(*public) for each in made)
-    return (*(each.private_bytes(*shape) for each in made), other), shown
+    shown = b"".join(item.public_key().public_bytes(*public) for item in made)
+    return (*(item.private_bytes(*shape) for item in made), other), shown
 
 
 def keys(draw: Random, folder: Path) -> None:

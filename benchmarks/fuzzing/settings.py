@@ -69,7 +69,7 @@ def again(command: str, values: tuple[Any, ...]) -> None:
     Path("trilemma.toml").unlink(missing_ok=True)
     context = COMMANDS.commands[command].make_context(command, list(words))
     require(context.params["settings"] is None, f"a file of settings in {words}")
-    *found, _ = read_settings(None, context.params, *(type(each) for each in values))
+    *found, _ = read_settings(None, context.params, *(type(value) for value in values))
     require(tuple(found) == values, f"the command that repeats gives other values: {words}")
 
 
@@ -78,11 +78,18 @@ def check_request(request: Request) -> None:
     require(0 < request.budget < 1 and 0 < request.confidence < 1, "budget or confidence")
     require(0 < request.bandwidth < math.inf, f"a bandwidth of {request.bandwidth}")
     for weight in (request.utility_weight, request.efficiency_weight):
-        for each in weight if isinstance(weight, tuple) else (weight,):
-            require(0 <= each < math.inf, f"a weight of {each}")
+        for item in weight if isinstance(weight, tuple) else (weight,):
+            require(0 <= item < math.inf, f"a weight of {item}")
     for cap in (request.max_utility_loss, request.max_cost):
         require(cap is None or math.isfinite(cap), f"a cap of {cap}")
-    least = {"rounds": 1, "line_up": 2, "threshold": 1, "helpers": 0, "person": 1, "restarts": 1}
+    least = {
+        "rounds": 1,
+        "candidates": 2,
+        "threshold": 1,
+        "helpers": 0,
+        "person": 1,
+        "restarts": 1,
+    }
     least |= {"steps": 0, "seeds": 2, "strengths": 0, "seed": 0}
     for key, low in least.items():
         value = getattr(request, key)

@@ -125,13 +125,13 @@ def _value(draw: Random, key: str) -> str:
 def _check(protection: Protection) -> None:
     """The domains, written down once more."""
     for part in protection.parts:
-        for each in fields(part):  # type: ignore[arg-type]
-            value = getattr(part, each.name)
-            least, most = _DOMAINS.get(each.name, (None, None))
+        for field in fields(part):  # type: ignore[arg-type]
+            value = getattr(part, field.name)
+            least, most = _DOMAINS.get(field.name, (None, None))
             if value is None or least is None or most is None:
                 continue
             if not (math.isfinite(value) and least <= value <= most):
-                raise Wrong(f"{each.name} = {value} was accepted in {protection.describe():.200}")
+                raise Wrong(f"{field.name} = {value} was accepted in {protection.describe():.200}")
         for keep, count in getattr(part, "layers", ()):
             require(1e-100 <= keep <= 1 and count >= 1, f"a layer of {count} kept at {keep}")
 

@@ -63,7 +63,7 @@ def _key() -> PrivateKey:
 @cache
 def _identities() -> tuple[Identity, ...]:
     made = [Identity.generate(System()) for _ in range(CLIENTS)]
-    return tuple(each.pin({n: other.public for n, other in enumerate(made)}) for each in made)
+    return tuple(item.pin({n: other.public for n, other in enumerate(made)}) for item in made)
 
 
 def _protections() -> tuple[tuple[Protection, Any, Any], ...]:
@@ -87,8 +87,8 @@ def _round(draw: Random) -> None:
     about = RoundInfo.new(range(CLIENTS), System(), run="fuzz", number=3)
     server = ProtectedServer.start(protection, about, SIZE, public=public)
     clients = [
-        ProtectedClient.start(protection, each, about, SIZE, secret=secrets[each])
-        for each in range(CLIENTS)
+        ProtectedClient.start(protection, number, about, SIZE, secret=secrets[number])
+        for number in range(CLIENTS)
     ]
     inbox: Any = dict.fromkeys(range(CLIENTS), b"")
     target, changed = draw.randrange(10), ""
@@ -191,7 +191,7 @@ def _vector(draw: Random) -> None:
 
 def _table(draw: Random) -> None:
     body = pack(
-        {each: draw.randbytes(draw.choice((0, 3, 20))) for each in draw.sample(range(9), 4)}
+        {item: draw.randbytes(draw.choice((0, 3, 20))) for item in draw.sample(range(9), 4)}
     )
     found = unpack(spoilt_bytes(draw, body) if draw.random() < 0.9 else body)
     require(unpack(pack(found)) == found, "another table from its own bytes")
@@ -199,9 +199,9 @@ def _table(draw: Random) -> None:
 
 def _share(draw: Random) -> None:
     secret = draw.randbytes(32)
-    shares = [each.reveal() for each in split(secret, 2, 3, System())]
+    shares = [part.reveal() for part in split(secret, 2, 3, System())]
     shares[0] = spoilt_bytes(draw, shares[0]) if draw.random() < 0.8 else shares[0]
-    found = combine([Share.from_bytes(each) for each in shares[:2]], 2)
+    found = combine([Share.from_bytes(share) for share in shares[:2]], 2)
     require(found == secret, "another secret")
 
 
@@ -223,14 +223,14 @@ def _stages(draw: Random) -> None:
     elif kind < 0.4 and isinstance(fields[key], bytes):
         fields[key] = spoilt_bytes(draw, fields[key])
     elif kind < 0.9:
-        plain = [each for each in JSONS if isinstance(each, int | float | str)]
+        plain = [item for item in JSONS if isinstance(item, int | float | str)]
         fields[key] = draw.choice((*plain, name(draw), b"", b"\0" * 8, b"\xff" * 16, " 7", "1_0"))
     try:
         records[chosen] = ConfigRecord(fields)
         if kind > 0.9:
             bulk: Any = (ConfigRecord({"update": 1}), ArrayRecord({}), None)
             records[f"{chosen}.bytes"] = draw.choice(bulk)
-        content = RecordDict({each: one for each, one in records.items() if one is not None})
+        content = RecordDict({item: one for item, one in records.items() if one is not None})
     except (TypeError, ValueError, OverflowError):
         return  # Flower itself sends no such record
     found = read_stages(content)

@@ -25,7 +25,7 @@ NOISE, HIDDEN = "randomization:variance=0.01", "secret-sharing"
 PROTECTIONS = ("none", NOISE, "compression:keep=0.3", "top-k:keep=0.2", f"{NOISE} + {HIDDEN}")
 FLAGS = (
     *("--rounds", "4", "--budget", "0.6", "--confidence", "0.8", "--seeds", "2", "--steps", "2"),
-    *("--restarts", "1", "--line-up", "8", "--strengths", "0", "--efficiency-weight", "0"),
+    *("--restarts", "1", "--candidates", "8", "--strengths", "0", "--efficiency-weight", "0"),
     *("--claim", "one-round", "--basis", "measured", "--attacks", "gaussian-posterior"),
     *("--families", "randomization,secret-sharing"),
 )
@@ -61,7 +61,7 @@ def messages(make: Make) -> Values:
         given = parse_protection(spec), updates, counts
         result = run_round(*given, info, entropy=seed)
         seen = observe(given[0], result.transcript, Adversary.SERVER)
-        values[f"{spec}: read"] = torch.stack([each.update for each in seen])
+        values[f"{spec}: read"] = torch.stack([item.update for item in seen])
         values[f"{spec}: mean"] = result.mean
     return values
 
@@ -69,11 +69,11 @@ def messages(make: Make) -> Values:
 def guesses(make: Make) -> Values:
     """Which games of one round, and of a training, each attack wins."""
     from trilemma import Adversary
-    from trilemma.game.job_runner import Bench
+    from trilemma.game.job_runner import JobRunner
     from trilemma.game.jobs import AttackJob
     from trilemma.game.playing.suite import suite_of
 
-    work = Bench(make, None, 1, 2, 7)()
+    work = JobRunner(make, None, 1, 2, 7)()
     values: Values = {}
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for rounds, count in ((1, 4), (ROUNDS, 2)):
@@ -92,7 +92,7 @@ def history(make: Make) -> Values:
     for spec in ("none", NOISE, f"{NOISE} + {HIDDEN}"):
         for real in (None, 0):
             found = trained(scenario, spec, real)
-            rows = [[each.loss, each.metric] for each in found.rounds]
+            rows = [[item.loss, item.metric] for item in found.rounds]
             values[f"{spec}, real rounds {real}"] = rows, found.weights.numpy()
     return values
 
@@ -162,10 +162,10 @@ def decision(process: subprocess.Popen[bytes], run: Path) -> Values:
     verdict = json.loads((run / "verdict.json").read_text())
     kept = ("feasible", "protection", "strength", "leakage", "units", "rank")
     values = {name: verdict[name] for name in ("chosen", "protection", "largest_success_rate")}
-    for each in verdict["candidates"]:
-        values[each["name"]] = [each[name] for name in kept]
-    for each in verdict["attacks"]:
-        values[f"{each['name']} alone"] = each["control_recovered"], each["control_units"]
+    for item in verdict["candidates"]:
+        values[item["name"]] = [item[name] for name in kept]
+    for item in verdict["attacks"]:
+        values[f"{item['name']} alone"] = item["control_recovered"], item["control_units"]
     return values
 
 
@@ -216,7 +216,7 @@ def again(make: Make) -> Values:
             command("attack", str(run), *flags), capture_output=True, check=True
         )
         won = json.loads(found.stdout)["attacks"]
-        return {f"{each['rung']}: {each['attack']}": each["recovered"] for each in won}
+        return {f"{item['knowledge']}: {item['attack']}": item["recovered"] for item in won}
 
 
 def ray(make: Make) -> Values:

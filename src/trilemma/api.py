@@ -42,7 +42,7 @@ from trilemma.tuning.problem import (
 from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget, told
 
 if TYPE_CHECKING:
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.deployment.comparing import Difference
     from trilemma.execution.journal import Run
     from trilemma.game.recovering.recovery_setup import Recovered
@@ -384,7 +384,7 @@ def paper(
 def attack(
     scenario: Given,
     *,
-    knows: Rung = "candidates",
+    knows: KnowledgeLevel = "candidates",
     attacks: Sequence[str] | None = None,
     protection: Protection | str = "none",
     units: int = 32,
@@ -649,7 +649,7 @@ def attack_verdict(
     ray: str | None = None,
     quiet: bool = False,
 ) -> Replication:
-    """Fresh games against what a verdict (or that of a run folder) chose, on every rung.
+    """Fresh games against what a verdict (or that of a run folder) chose, with every knowledge.
 
     The federation and the effort are the verdict's own, unless a `scenario` is given, other
     `public` records (or their name, module:object) or `restarts`. The `seed` is a random one
@@ -661,7 +661,7 @@ def attack_verdict(
     with Ticker("attack", quiet=quiet) as ticker:
         ticker.say(f"reading {verdict if isinstance(verdict, Path | str) else 'the verdict'}")
         from trilemma.scenarios.sources import with_public  # imports torch, which takes seconds
-        from trilemma.tuning.replication import attack_again
+        from trilemma.tuning.replication import replicate
         from trilemma.tuning.results.verdict import Verdict
 
         found = Verdict.load(verdict) if isinstance(verdict, Path | str) else verdict
@@ -676,7 +676,7 @@ def attack_verdict(
             "seed": seed,
         }
         with _kept(out, described, fresh=fresh) as run:
-            return attack_again(
+            return replicate(
                 source if public is None else partial(with_public, source, public),
                 found,
                 units=units,

@@ -128,8 +128,8 @@ def printable(text: object) -> str:
     runs/\x1b[31mred
     """
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in str(text)
+        item if item.isprintable() else item.encode("unicode_escape").decode("ascii")
+        for item in str(text)
     )
 
 

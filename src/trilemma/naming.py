@@ -64,7 +64,7 @@ def load_object(what: str, name: str) -> Any:
         for part in path.split("."):
             found = getattr(found, part)
     except AttributeError:
-        names = [each for each in dir(found) if not each.startswith("_")]
+        names = [item for item in dir(found) if not item.startswith("_")]
         close = get_close_matches(path, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise InvalidInput(

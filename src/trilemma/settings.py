@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 from pydantic import BaseModel, BeforeValidator, Field
 
 from trilemma.tuning.presets import Preset
-from trilemma.tuning.request import Knows, Rate, Request, Settings, rung_of
+from trilemma.tuning.request import Knows, Rate, Request, Settings, knowledge_of
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
@@ -82,7 +82,7 @@ class RequestSettings(TypedDict, total=False):
     knows: Knows
     claim: Literal["training", "one-round"]
     rounds: int | None
-    line_up: int | None
+    candidates: int | None
     participation: Literal["secret", "known"] | None
     families: Sequence[str] | str | None
     attacks: Sequence[str] | str | None
@@ -130,7 +130,7 @@ class Audited(Settings):
     at_most: Rate | None = Field(
         None, description='Or the largest tolerated rate of right guesses, as "1 in 6".'
     )
-    knows: Annotated[Knows, BeforeValidator(rung_of)] = Field(
+    knows: Annotated[Knows, BeforeValidator(knowledge_of)] = Field(
         "candidates", description="Who attacks: what the budget is about."
     )
     rounds: int | None = Field(

@@ -24,24 +24,24 @@ BOUND = success_bound(DIGITS, SIZE)
 UNLIKELY = 1e-6
 
 
-def right_picks(
+def right_guesses(
     influence: NDArray[np.float64],
     held: NDArray[np.bool_],
     seed: int,
     participation: Participation = "secret",
     noise: float = DIGITS.noise_multiplier,
 ) -> int:
-    """Right picks of GAMES trainings [GAMES, R] in which the record has moved a round by so much.
+    """Right guesses of GAMES trainings [GAMES, R] with the record moving a round so much.
 
     `influence` is that of a record that takes part, as the attacker knows it; `held` says where
     one did. The tagged candidate is the first.
     """
     draw = np.random.default_rng(seed)
     right = 0
-    for each, there in zip(influence, held, strict=True):
-        seen = draw.normal(scale=noise, size=(len(each), SIZE))
-        seen[:, 0] += each * there
-        gain = (seen * each[:, None] - each[:, None] ** 2 / 2) / noise**2
+    for item, there in zip(influence, held, strict=True):
+        seen = draw.normal(scale=noise, size=(len(item), SIZE))
+        seen[:, 0] += item * there
+        gain = (seen * item[:, None] - item[:, None] ** 2 / 2) / noise**2
         if participation == "known":
             score = gain[there].sum(axis=0)
         else:
@@ -63,7 +63,7 @@ def beats(right: int, bound: float = BOUND) -> bool:
 
 
 def test_with_every_condition_the_bound_holds_and_is_near() -> None:
-    right = right_picks(even(), poisson(1), 1)
+    right = right_guesses(even(), poisson(1), 1)
     assert binom.sf(right - 1, GAMES, BOUND) > 0.01
     assert right / GAMES > BOUND / 1.5
 
@@ -78,7 +78,7 @@ def test_noise_made_for_ten_does_not_hold_for_six_honest_survivors() -> None:
 
     variance = cohort(10, 0).variance_for(DIGITS.noise_multiplier)
     left = min(cohort(7, 1).noise_multipliers(variance))
-    right = right_picks(even(), poisson(2), 2, noise=left)
+    right = right_guesses(even(), poisson(2), 2, noise=left)
     assert beats(right)
     assert not beats(right, success_bound(Training(150, DIGITS.q, left, "secret"), SIZE))
 
@@ -89,14 +89,14 @@ def test_a_weight_by_records_gives_the_largest_client_too_little_noise() -> None
     variance = equal.variance_for(DIGITS.noise_multiplier)
     weights = (2.0, *(1.0,) * 9)
     largest = Cohort(weights, (float(BATCH),) * 10, 1.0, 10).noise_multipliers(variance)[0]
-    assert beats(right_picks(even(), poisson(3), 3, noise=largest))
+    assert beats(right_guesses(even(), poisson(3), 3, noise=largest))
 
 
 def test_a_mean_over_the_number_drawn_moves_by_more_than_a_constant_allows() -> None:
     """Few others in the batch: then the record has most of the mean."""
     held = poisson(4)
     others = np.random.default_rng(5).binomial(RECORDS - 1, DIGITS.q, held.shape)
-    assert beats(right_picks(BATCH / (others + 1.0), held, 4))
+    assert beats(right_guesses(BATCH / (others + 1.0), held, 4))
 
 
 def test_batches_of_one_size_tell_who_took_part() -> None:
@@ -108,7 +108,7 @@ def test_batches_of_one_size_tell_who_took_part() -> None:
             row[number] = bool((draw.permutation(RECORDS)[:BATCH] == 0).any())
     missing = LocalTraining(batch=BATCH).unit_size - (BATCH - held) == 1
     assert (missing == held).all()
-    right = right_picks(even(), missing, 6, "known")
+    right = right_guesses(even(), missing, 6, "known")
     assert beats(right)
     known = Training(150, DIGITS.q, DIGITS.noise_multiplier, "known")
     assert not beats(right, success_bound(known, SIZE))
@@ -116,7 +116,7 @@ def test_batches_of_one_size_tell_who_took_part() -> None:
 
 def test_a_retry_with_the_same_batch_is_a_round_more() -> None:
     """Two looks at one batch: as if its noise had half the variance."""
-    right = right_picks(even(), poisson(7), 7, noise=DIGITS.noise_multiplier / math.sqrt(2))
+    right = right_guesses(even(), poisson(7), 7, noise=DIGITS.noise_multiplier / math.sqrt(2))
     assert beats(right)
 
 

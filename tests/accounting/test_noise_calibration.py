@@ -1,4 +1,4 @@
-"""The claim, its supremum over line-ups, and the noise for a budget."""
+"""The claim, its supremum over candidate sets, and the noise for a budget."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_the_noise_for_a_budget(
     assert z == pytest.approx(expected, abs=5e-3)
     trainings = [Training(150, Q, z * factor, participation) for factor in (1.0, 1 - 1e-3)]
     if candidates is None:
-        enough, less = (leakage_supremum(each)[0] for each in trainings)
+        enough, less = (leakage_supremum(training)[0] for training in trainings)
     else:
-        enough, less = (leakage_bound(each, candidates) for each in trainings)
+        enough, less = (leakage_bound(training, candidates) for training in trainings)
         assert success_bound(trainings[0], candidates) <= largest_success_rate(0.3, 1 / candidates)
     assert enough <= 0.3 < less
 

@@ -104,7 +104,7 @@ def test_deciding_about_use_against_the_total_variation() -> None:
 
 @pytest.mark.parametrize("training", TRAININGS)
 def test_against_riskcal(training: Training) -> None:
-    """riskcal takes the worse of both orders, which differs for small line-ups only."""
+    """riskcal takes the worse of both orders, which differs for small candidate sets only."""
     fine, alike = library_losses(training), library_losses(training, 2.5e-3)
     for n in (2, 3, 5, 8, 10, 12, 15, 19, 20, 38, 100, 1000, 10**5):
         ours = success_bound(training, n)
@@ -192,9 +192,9 @@ def test_known_participation_in_closed_form() -> None:
     for both in range(7):
         for one in range(7 - both):
             ways = math.comb(6, both) * math.comb(6 - both, one)
-            law = ways * 0.04**both * 0.32**one * 0.64 ** (6 - both - one)
+            distribution = ways * 0.04**both * 0.32**one * 0.64 ** (6 - both - one)
             if both + one:
-                total += law * gaussian_power(0.05, math.sqrt(4 * both + one))
+                total += distribution * gaussian_power(0.05, math.sqrt(4 * both + one))
     total /= 1 - 0.64**6
     assert success_bound(pair, 20) == pytest.approx(total, abs=1e-9)
 
@@ -216,7 +216,7 @@ def gaussian_fast(level: float, shift: float) -> float:
     return float(norm.sf(norm.isf(level) - shift)) if level > 0 else 0.0
 
 
-def toy_pick_rate(training: Training, candidates: int, trainings: int, seed: int) -> float:
+def toy_guess_rate(training: Training, candidates: int, trainings: int, seed: int) -> float:
     """The exact posterior of candidates whose gradients are orthogonal: how often it is right."""
     rng = np.random.default_rng(seed)
     z, q = training.noise_multiplier, training.q
@@ -241,7 +241,7 @@ def test_an_attacker_refutes_the_wrong_order_and_stays_below_the_right_one() -> 
     wrong = least_over_epsilon(one_order(DIGITS, order), 100)
     assert wrong == pytest.approx(0.071, abs=1e-3)
     trials = 1000
-    rate = toy_pick_rate(DIGITS, 100, trials, seed=7)
+    rate = toy_guess_rate(DIGITS, 100, trials, seed=7)
     error = math.sqrt(rate * (1 - rate) / trials)
     assert rate - 5 * error > wrong
     assert rate < success_bound(DIGITS, 100) + 3 * error
@@ -251,7 +251,7 @@ def test_an_attacker_refutes_the_wrong_order_and_stays_below_the_right_one() -> 
 def test_batches_that_are_known_break_the_bound_of_secret_ones() -> None:
     known = Training(150, 4 / 150, 0.52, "known")
     trials = 200
-    rate = toy_pick_rate(known, 100, trials, seed=8)
+    rate = toy_guess_rate(known, 100, trials, seed=8)
     error = math.sqrt(0.25 / trials)
     assert rate > success_bound(DIGITS, 100) + 5 * error
     assert rate < success_bound(known, 100) + 3 * error

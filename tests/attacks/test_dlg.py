@@ -48,9 +48,9 @@ def test_masked_digits_need_only_known_coordinates(problems: Maker) -> None:
 def test_the_best_restart_goes_on_where_coordinates_are_missing(problems: Maker) -> None:
     masked, whole = problems(4, keep=0.05), problems(4, variance=1e-2)
     hasty, patient = get("dlg", iterations=40, masked_iterations=0), get("dlg", iterations=40)
-    before, after = (each(masked.views, restarts=2, seed=1) for each in (hasty, patient))
+    before, after = (value(masked.views, restarts=2, seed=1) for value in (hasty, patient))
     assert (after.loss < before.loss).all()
-    before, after = (each(whole.views, restarts=2, seed=1) for each in (hasty, patient))
+    before, after = (value(whole.views, restarts=2, seed=1) for value in (hasty, patient))
     assert torch.equal(after.inputs, before.inputs)
 
 

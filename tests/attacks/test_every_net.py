@@ -104,8 +104,8 @@ def test_nets_that_hold_more_than_is_trained(
     made = problems(1, task=task, training=LocalTraining(batch=2), public=30, dtype=torch.float32)
     public = made.views[0].knowledge.public
     assert public is not None
-    line_up = Records(made.inputs[0].repeat(2, 1), made.labels[0].repeat(2))
-    views = [replace(each, knowledge=Knowledge(public, line_up)) for each in made.views]
+    candidate_set = Records(made.inputs[0].repeat(2, 1), made.labels[0].repeat(2))
+    views = [replace(view, knowledge=Knowledge(public, candidate_set)) for view in made.views]
     for name in ("idlg", "map", "linkage", "gaussian-posterior"):
         found = get(name)(views, restarts=1, seed=0)
         assert not found.failed.any(), name

@@ -43,9 +43,9 @@ def spreads(units: int, groups: int, size: int, *, classes: int = 4, noise: floa
     covariance = root @ root.mT + 0.01 * torch.eye(3, dtype=torch.float64)
     chosen = torch.randint(0, classes, (units, groups, size), generator=draw)
     counts = torch.nn.functional.one_hot(chosen, classes).sum(2).double()
-    law = torch.einsum("ugc,ugcij->uij", counts, covariance) + noise * torch.eye(3)
+    distribution = torch.einsum("ugc,ugcij->uij", counts, covariance) + noise * torch.eye(3)
     observed = torch.einsum("ugc,ugci->ui", counts, mean)
-    observed += (torch.linalg.cholesky(law) @ randn(units, 3, 1))[..., 0]
+    observed += (torch.linalg.cholesky(distribution) @ randn(units, 3, 1))[..., 0]
     return Spread(mean, covariance, observed, torch.full((units,), noise, dtype=mean.dtype), size)
 
 
@@ -69,8 +69,8 @@ def test_the_score_is_the_log_density_and_the_number_of_orders() -> None:
     for unit in range(3):
         mean = np.einsum("gc,gci->i", n, spread.mean[unit].numpy())
         covariance = np.einsum("gc,gcij->ij", n, spread.covariance[unit].numpy())
-        law = multivariate_normal(mean, covariance + 0.1 * np.eye(3))
-        expected = law.logpdf(spread.observed[unit].numpy()) - gammaln(n + 1).sum()
+        distribution = multivariate_normal(mean, covariance + 0.1 * np.eye(3))
+        expected = distribution.logpdf(spread.observed[unit].numpy()) - gammaln(n + 1).sum()
         constant = 1.5 * np.log(2 * np.pi)
         assert found[unit] == pytest.approx(expected + constant, rel=1e-9)
 

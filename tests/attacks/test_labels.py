@@ -107,13 +107,13 @@ def test_the_likeliest_sets_of_labels_are_those_nearest_to_what_is_expected() ->
     found = _sets(expected, 4, 4)
     assert found.shape == (2, 4, 4)
     for row, sets in zip(expected, found, strict=True):
-        counts = torch.stack([torch.bincount(each, minlength=3) for each in sets])
+        counts = torch.stack([torch.bincount(item, minlength=3) for item in sets])
         far = (counts - row).square().sum(1)
         assert bool((far.diff() >= -1e-6).all())
         best = counts[0]
         near = [
-            float((torch.bincount(torch.tensor(each), minlength=3) - row).square().sum())
-            for each in combinations_with_replacement(range(3), 4)
-            if (torch.bincount(torch.tensor(each), minlength=3) - best).abs().sum() <= 2
+            float((torch.bincount(torch.tensor(combination), minlength=3) - row).square().sum())
+            for combination in combinations_with_replacement(range(3), 4)
+            if (torch.bincount(torch.tensor(combination), minlength=3) - best).abs().sum() <= 2
         ]
         torch.testing.assert_close(far, torch.tensor(sorted(near)[:4]))

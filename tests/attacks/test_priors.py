@@ -148,11 +148,11 @@ def test_a_record_is_of_the_class_that_makes_it_likely(size: int) -> None:
     public = records(90, size, 3)
     prior = Prior.of(public, view(size, 3))
     x = public.inputs[:9] + 0.02
-    laws = [
+    distributions = [
         multivariate_normal(mean.numpy(), own.numpy(), allow_singular=False)
         for mean, own in zip(prior.mean, covariances(prior), strict=True)
     ]
-    density = np.stack([law.logpdf(x.numpy()) for law in laws], 1)
+    density = np.stack([distribution.logpdf(x.numpy()) for distribution in distributions], 1)
     expected = density - logsumexp(density, 1, keepdims=True)
     assert np.allclose(prior.memberships(x), expected, atol=1e-5)
     assert len(set(prior.memberships(x).argmax(1).tolist())) > 1

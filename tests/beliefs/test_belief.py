@@ -87,6 +87,6 @@ def test_the_mean_over_clients_stays_within_the_budget(kappa: float) -> None:
 
 
 def test_the_plain_inverse_does_not_bound_the_mean() -> None:
-    # Half the clients at .25, half at 1, line-ups of 100.
+    # Half the clients at .25, half at 1, candidate sets of 100.
     budget = (bernoulli_leakage(0.25, 0.01) + bernoulli_leakage(1.0, 0.01)) / 2 - 1e-3
     assert largest_success_rate(budget, 0.01) > 0.625 > largest_mean_success_rate(budget, 0.01)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from trilemma.beliefs.candidate_set import commonness, distances, mean_squared, pick
+from trilemma.beliefs.candidate_set import commonness, distances, guess, mean_squared
 from trilemma.errors import InvalidInput
 
 
@@ -41,7 +41,7 @@ def test_commonness_is_the_mean_distance_of_the_nearest_three() -> None:
     made, public = torch.rand(4, 6, generator=draw), torch.rand(40, 6, generator=draw)
     table = distances(made, public, mean_squared)
     for row, found in enumerate(commonness(table).tolist()):
-        expected = sorted(float((made[row] - each).double().square().mean()) for each in public)
+        expected = sorted(float((made[row] - item).double().square().mean()) for item in public)
         assert found == pytest.approx(sum(expected[:3]) / 3, rel=1e-6)
     assert float(commonness(torch.zeros(1, 1))) > 0, "divided by it may be"
 
@@ -51,12 +51,12 @@ def test_commonness_is_the_mean_distance_of_the_nearest_three() -> None:
 )
 def test_who_knows_nothing_picks_each_place_as_often(scores: torch.Tensor) -> None:
     draw = torch.Generator().manual_seed(3)
-    picks = [pick(scores, draw) for _ in range(2000)]
+    guesses = [guess(scores, draw) for _ in range(2000)]
     for place in range(5):
-        assert binomtest(picks.count(place), 2000, 0.2).pvalue > 1e-4
+        assert binomtest(guesses.count(place), 2000, 0.2).pvalue > 1e-4
 
 
 def test_ties_are_drawn_among_the_best_alone() -> None:
     draw = torch.Generator().manual_seed(0)
-    picks = {pick(torch.tensor([1.0, 3.0, 3.0, float("nan")]), draw) for _ in range(50)}
-    assert picks == {1, 2}
+    guesses = {guess(torch.tensor([1.0, 3.0, 3.0, float("nan")]), draw) for _ in range(50)}
+    assert guesses == {1, 2}

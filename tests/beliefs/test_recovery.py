@@ -32,7 +32,7 @@ def test_pairing_recovers_as_many_as_any_permutation(scale: float, threshold: fl
 
         def worth(order: tuple[int, ...], unit: torch.Tensor = unit) -> tuple[int, float]:
             paired = [unit[i, j].item() for j, i in enumerate(order)]
-            return sum(each > threshold for each in paired), sum(paired)
+            return sum(item > threshold for item in paired), sum(paired)
 
         best = max(permutations(range(4)), key=worth)
         assert tuple(rows.tolist()) == best

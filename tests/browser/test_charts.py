@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def test_hovering_shows_the_verdicts_values(browser: Browser, report: Path) -> None:
     watched = Watched(browser, report)
     chart = watched.page.locator('[data-panel="2"][data-kind="leakage"] .chart')
-    points = [each for each in examples.verdict().curves if each.family == "compression"]
+    points = [curve for curve in examples.verdict().curves if curve.family == "compression"]
     chart.scroll_into_view_if_needed()
     dots = chart.locator(".point")
     assert dots.count() == len(points)

@@ -48,18 +48,18 @@ def agree(watched: Watched, explorer: Explorer) -> set[int]:
         watched.set(**stops)
         expected, shown = recommended(explorer, want), watched.shown()
         assert shown["own"] == str(want == explorer.verdict).lower()
-        assert shown["places"].split() == [str(each.place) for each in expected]
-        assert shown["tied"].split() == [str(each.place) for each in expected if each.tied]
-        objectives = [float(each) for each in shown["objectives"].split()]
-        assert objectives == [each.objective.value for each in expected], "bit by bit"
-        best |= {each.place for each in expected[:1]}
+        assert shown["places"].split() == [str(item.place) for item in expected]
+        assert shown["tied"].split() == [str(item.place) for item in expected if item.tied]
+        objectives = [float(part) for part in shown["objectives"].split()]
+        assert objectives == [item.objective.value for item in expected], "bit by bit"
+        best |= {item.place for item in expected[:1]}
         for name in NAMES:
             assert watched.text(f"#{name}-value") == number(getattr(want, name))
-        assert f"right picks in {hundred(explorer.allowed(want.budget))} games" in watched.text(
+        assert f"right guesses in {hundred(explorer.allowed(want.budget))} games" in watched.text(
             "#allowed"
         )
         rows = watched.page.locator("#options tbody tr th").all_inner_texts()
-        names = [explorer.points[each.place].family for each in expected]
+        names = [explorer.points[item.place].family for item in expected]
         assert rows == [family(name) for name in names]
     return best
 

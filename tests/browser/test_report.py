@@ -50,8 +50,10 @@ def test_the_keyboard_is_enough(browser: Browser, report: Path) -> None:
         if reached[-1] == "chart":
             break
     assert reached[-1] == "chart"
-    weakest, *_, strongest = (each for each in examples.curves() if each.family == "randomization")
-    first, last = (f"noise variance {number(each.strength)}" for each in (weakest, strongest))
+    weakest, *_, strongest = (
+        curve for curve in examples.curves() if curve.family == "randomization"
+    )
+    first, last = (f"noise variance {number(value.strength)}" for value in (weakest, strongest))
     assert first in watched.text("#tip"), "the curve of noise comes first"
     page.keyboard.press("End")
     assert last in watched.text("#tip")
@@ -96,9 +98,9 @@ def test_axe_finds_no_serious_violation(
     )
     found = axe.Axe().run(watched.page).response["violations"]
     grave = [
-        (each["id"], [node["target"] for node in each["nodes"]][:3])
-        for each in found
-        if each["impact"] in ("serious", "critical")
+        (item["id"], [node["target"] for node in item["nodes"]][:3])
+        for item in found
+        if item["impact"] in ("serious", "critical")
     ]
     assert grave == []
     watched.close()
@@ -113,7 +115,7 @@ def test_hostile_text_runs_nothing(browser: Browser, tmp_path: Path) -> None:
         statement=HOSTILE,
         reproduce=HOSTILE,
         federation=replace(base.federation, scenario=HOSTILE),
-        curves=tuple(replace(each, note=HOSTILE, symbol=HOSTILE) for each in base.curves),
+        curves=tuple(replace(curve, note=HOSTILE, symbol=HOSTILE) for curve in base.curves),
     )
     watched = Watched(browser, write_report(hostile, tmp_path))
     assert HOSTILE in (watched.page.locator(".limits li").first.text_content() or "")

@@ -40,7 +40,7 @@ def shown() -> Scenario:
 def absolute() -> Scenario:
     """Regression by absolute errors."""
     inputs = _data(100, 0).tensors[0]
-    own, test = (TensorDataset(each, each.mean(1, True)) for each in (inputs[:80], inputs[80:]))
+    own, test = (TensorDataset(value, value.mean(1, True)) for value in (inputs[:80], inputs[80:]))
     model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1))
     return Scenario(model, l1_loss, [own, own], test, LocalTraining(batch=1), rounds=4)
 

@@ -155,8 +155,8 @@ def comparable(folder: Path) -> dict[str, Any]:
 
     def without(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: without(each) for name, each in value.items() if name not in _MEASURED}
-        return [without(each) for each in value] if isinstance(value, list) else value
+            return {name: without(item) for name, item in value.items() if name not in _MEASURED}
+        return [without(item) for item in value] if isinstance(value, list) else value
 
     names = [name for name in ("verdict.json", "gallery.json") if (folder / name).exists()]
     return {name: without(json.loads((folder / name).read_text())) for name in names}

@@ -53,4 +53,4 @@ def test_an_attack_that_fails_names_those_that_do_better(
     assert code == 0, err
     assert "The attack failed here" in out
     assert "better here: " in out
-    assert "analytic (8 of 8 right picks)" in out
+    assert "analytic (8 of 8 right guesses)" in out

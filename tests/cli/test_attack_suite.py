@@ -29,7 +29,7 @@ def test_all_attacks_of_a_rung(
     assert "Protected: noise of variance 10." in out
     assert "original" in out, "a row of the table beside what attacks make of it"
     document = json.loads((tmp_path / "run" / "attack.json").read_text())
-    found = {each["attack"]: each for each in document["attacks"]}
+    found = {item["attack"]: item for item in document["attacks"]}
     assert set(found) == {"dlg", "inverting-gradients", "idlg", "analytic"}
     assert found["analytic"]["won"] == 8
     assert found["analytic"]["protected"] < 8

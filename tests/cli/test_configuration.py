@@ -31,7 +31,7 @@ def parsed(words: list[str], command: str = "tune", *models: Any) -> tuple[Any, 
 
 
 def flags(command: str) -> set[str]:
-    return {each.name for each in COMMANDS.commands[command].params} - BESIDES
+    return {param.name for param in COMMANDS.commands[command].params} - BESIDES
 
 
 def test_every_flag_is_a_setting_and_every_setting_a_flag() -> None:
@@ -42,7 +42,7 @@ def test_every_flag_is_a_setting_and_every_setting_a_flag() -> None:
 
 
 def test_the_help_of_a_flag_is_that_of_its_setting() -> None:
-    helps = {each.name: each.help for each in COMMANDS.commands["tune"].params}
+    helps = {param.name: param.help for param in COMMANDS.commands["tune"].params}
     for model in (Federated, Request):
         for name, field in model.model_fields.items():
             if name == "preset":
@@ -157,7 +157,7 @@ REQUESTS = st.builds(
     knows=st.sampled_from(KNOWLEDGE),
     claim=st.sampled_from(["training", "one-round"]),
     rounds=st.none() | st.integers(1, 99),
-    line_up=st.none() | st.integers(2, 99),
+    candidate_set=st.none() | st.integers(2, 99),
     participation=st.none() | st.just("known"),  # secret is for knows="anyone" alone
     families=st.none() | st.just(("paillier", "randomization+secret-sharing")),
     attacks=st.none() | st.just(("dlg",)),

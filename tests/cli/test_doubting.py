@@ -94,7 +94,7 @@ def test_json_and_resuming(attack: Any, folder: Path, verdict: Verdict) -> None:
     found = json.loads(out)
     assert code == 0
     assert (found["seed"], found["headline"]) == (3, verdict.headline)
-    assert {each["units"] for each in found["attacks"]} == {20}
+    assert {item["units"] for item in found["attacks"]} == {20}
     done = committed(folder / "attack-3")
     assert json.loads(attack(folder, *words)[1]) == found
     assert committed(folder / "attack-3") == done, "nothing is played again"

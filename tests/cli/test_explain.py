@@ -31,7 +31,7 @@ def test_a_small_rate_is_written_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out, _ = here(monkeypatch, capsys, "explain", "--at-most", "1 in 200")
-    assert "At most 1 in 200 picks right" in out
+    assert "At most 1 in 200 guesses right" in out
 
 
 @pytest.mark.parametrize(

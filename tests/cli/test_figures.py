@@ -20,4 +20,4 @@ def test_figures_prints_the_files(
     assert code == 0
     files = out.splitlines()
     assert files == [str(there / f"{n}.svg") for n in FIGURES]
-    assert all(Path(each).exists() for each in files)
+    assert all(Path(file).exists() for file in files)

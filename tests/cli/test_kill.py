@@ -28,7 +28,7 @@ SIMULATED = (
 )
 REAL = (
     *("tune", "--scenario", "tests.cli.own_scenario:shown", "--budget", "0.4"),
-    *("--restarts", "1", "--seeds", "2", "--steps", "2", "--line-up", "10", "--batch", "4"),
+    *("--restarts", "1", "--seeds", "2", "--steps", "2", "--candidates", "10", "--batch", "4"),
     *("--strengths", "2", "--families", "randomization", "--efficiency-weight", "0"),
     *("--basis", "measured"),
     *("--attacks", "gaussian-posterior,analytic"),

@@ -81,7 +81,7 @@ def test_real_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once without simulation: games are played and rounds are timed."""
-    words = ["pareto", *QUICK, "--evaluations", "2", "--claim", "one-round", "--line-up", "10"]
+    words = ["pareto", *QUICK, "--evaluations", "2", "--claim", "one-round", "--candidates", "10"]
     code, _, err = here(monkeypatch, capsys, *words, "--out", str(tmp_path / "run"))
     assert code == 0, err
     bare, *_ = Front.load(tmp_path / "run" / "pareto.json").points
@@ -149,9 +149,9 @@ def test_two_machines_share_a_study_in_postgresql(postgres: str, tmp_path: Path)
     machines = [
         start(*words, "--out", str(tmp_path / name), simulated=True) for name in ("one", "two")
     ]
-    for each in machines:
-        _, err = each.communicate()
-        assert each.returncode == 0, err
+    for machine in machines:
+        _, err = machine.communicate()
+        assert machine.returncode == 0, err
     code, out, err = run(*words, "--out", str(tmp_path / "one"), "--json", simulated=True)
     assert code == 0, err
     found = json.loads(out)

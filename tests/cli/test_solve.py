@@ -265,7 +265,7 @@ def test_numbers_at_the_ends_give_numbers(solve: Run) -> None:
         *("--form", "printed", "--json"),
     )
     assert (code, err) == (0, "")
-    found = {each["mechanism"]: each["parameter"] for each in json.loads(out)["results"]}
+    found = {load["mechanism"]: load["parameter"] for load in json.loads(out)["results"]}
     assert found["secret-sharing"]["value"] is None
     assert 709 < found["secret-sharing"]["log_value"] < 760
 
@@ -289,7 +289,7 @@ def test_several_clients_with_their_own_weights_and_caps(solve: Run) -> None:
 
 def test_a_cap_on_the_utility_bound_is_equation_8(solve: Run) -> None:
     _, out, _ = solve(*arguments(max_utility_loss="0.0001"), "--json")
-    able = {each["mechanism"]: each["feasible"] for each in json.loads(out)["results"]}
+    able = {load["mechanism"]: load["feasible"] for load in json.loads(out)["results"]}
     assert able == {
         "randomization": False, "paillier": True, "secret-sharing": True, "compression": False
     }  # fmt: skip
@@ -329,7 +329,7 @@ def test_constants_and_profiles_come_from_a_file(solve: Run, tmp_path: Path) -> 
     assert (document["c1"], document["c2"], document["clients"]) == (0.9, 200.0, 2)
     a = [math.sqrt(2 * 0.1**-4 + 0.2**-4), math.sqrt(0.3**-4 + 2 * 0.2**-4)]
     value = document["results"][0]["parameter"]["value"]
-    assert sum(min(1, value * each) / 200 for each in a) == pytest.approx(1.5 / 200)
+    assert sum(min(1, value * item) / 200 for item in a) == pytest.approx(1.5 / 200)
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04"])

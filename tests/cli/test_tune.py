@@ -66,7 +66,7 @@ def test_the_files_of_a_run(tuned: tuple[Path, str]) -> None:
     verdict = Verdict.load(folder / "verdict.json")
     assert verdict.source == {"scenario": "tests.cli.own_scenario:shown"}
     assert verdict.show_records
-    assert {each.label for each in Gallery.load(folder / "gallery.json").columns} == {
+    assert {column.label for column in Gallery.load(folder / "gallery.json").columns} == {
         "unprotected",
         "verdict",
     }
@@ -94,7 +94,7 @@ def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
     events = [line.partition(" ")[2] for line in RunLog(tuned[0]).lines()]
     assert "tune started" in events[0]
     for name in ("control", "randomization", "compression", "curves", "rounds"):
-        (line,) = (each for each in events if each.startswith(f"{name} finished on "))
+        (line,) = (event for event in events if event.startswith(f"{name} finished on "))
         assert int(line.split()[-2]) > 0
 
 
@@ -160,7 +160,7 @@ def test_no_answer_is_exit_code_1(
         ["--knows", "everything"],
         ["--adversary", "moon"],
         ["--seeds", "1"],
-        ["--line-up", "22"],
+        ["--candidates", "22"],
         ["--scenario", "nothing"],
         ["--bandwidth", "-1"],
         ["--bandwidth", "inf"],
@@ -261,14 +261,23 @@ def test_real_attacks_and_trainings(
     monkeypatch.undo()
     folder = tmp_path / "real"
     words = ["tune", "--scenario", "tests.cli.own_scenario:shown", "--budget", "0.6"]
-    words += ["--families", "secret-sharing", "--seeds", "2", "--restarts", "1", "--line-up", "10"]
+    words += [
+        "--families",
+        "secret-sharing",
+        "--seeds",
+        "2",
+        "--restarts",
+        "1",
+        "--candidates",
+        "10",
+    ]
     words += ["--steps", "2", "--strengths", "2", *ATTACKS, "--out", str(folder)]
     code, _, err = here(monkeypatch, capsys, *words)
     assert code == 0, err
     verdict = Verdict.load(folder / "verdict.json")
     assert verdict.chosen == "secret-sharing"
-    control: dict[str, Any] = {each.name: each.control_recovered for each in verdict.attacks}
+    control: dict[str, Any] = {attack.name: attack.control_recovered for attack in verdict.attacks}
     assert control == {"gaussian-posterior": 16, "analytic": 16}
-    assert [each.rounds for each in verdict.rounds[:6]] == [1, 2, 5, 12, 26, 60]
-    assert all(0 <= each.mean <= each.largest <= 1 for each in verdict.beliefs)
+    assert [item.rounds for item in verdict.rounds[:6]] == [1, 2, 5, 12, 26, 60]
+    assert all(0 <= belief.mean <= belief.largest <= 1 for belief in verdict.beliefs)
     assert (folder / "gallery.json").exists()

@@ -50,7 +50,7 @@ def test_tails_are_those_of_scipy() -> None:
         if theirs > -600:  # beyond that scipy's own sum underflows
             assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-9)
     many = log_tail(logs, 999, np.array([100, 300]), 50, 20)
-    assert many == pytest.approx([log_tail(logs, 999, each, 50, 20) for each in (100, 300)])
+    assert many == pytest.approx([log_tail(logs, 999, number, 50, 20) for number in (100, 300)])
 
 
 @pytest.mark.parametrize(("n", "threshold", "corrupt"), SPARSE)
@@ -128,8 +128,8 @@ def test_drawn_graphs_have_closed_sets_as_rarely_as_the_bound_says(
     for _ in range(graphs):
         closed, reached = np.ones(len(sets), np.bool_), sets.copy()
         for u in range(honest):
-            others = [each for each in range(n) if each != u]
-            drew = sum(1 << int(each) for each in rng.choice(others, d, replace=False))
+            others = [number for number in range(n) if number != u]
+            drew = sum(1 << int(item) for item in rng.choice(others, d, replace=False))
             inside = (sets >> u) & 1 == 1
             closed &= ~inside | (np.bitwise_count(drew & (sets | helping)) >= t)
             reached |= np.where(inside, drew, 0)
@@ -147,7 +147,7 @@ def test_drawn_holders_are_lost_as_rarely_as_the_tail_says() -> None:
     rounds = 300
     for _ in range(rounds):
         drew = [rng.choice(n - 1, d, replace=False) for _ in range(n)]
-        lost += sum(int((each < dropped).sum() > d - t) for each in drew)
+        lost += sum(int((item < dropped).sum() > d - t) for item in drew)
     assert lost / rounds == pytest.approx(expected, abs=4 * math.sqrt(expected / rounds))
 
 

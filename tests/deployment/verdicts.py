@@ -58,7 +58,7 @@ def by_hand(rounds: int) -> torch.nn.Module:
                 model.zero_grad()
                 cross_entropy(model(inputs[None]), label[None]).backward()  # type: ignore[no-untyped-call]
                 gradients = [values.grad for values in model.parameters()]
-                norm = torch.sqrt(sum((each**2).sum() for each in gradients))  # type: ignore[operator, misc, arg-type]
+                norm = torch.sqrt(sum((item**2).sum() for item in gradients))  # type: ignore[operator, misc, arg-type]
                 scale = min(1.0, 1.0 / float(norm)) / FULL.batch / own.clients
                 for total, gradient in zip(moved, gradients, strict=True):
                     total += scale * gradient  # type: ignore[operator]

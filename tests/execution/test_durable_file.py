@@ -29,7 +29,7 @@ def test_what_is_written_is_read_again(file: KeptFile) -> None:
         with file.held():
             file.write({"a": value})
         assert read(KeptFile(file.path, file.kind, "", "")) == value
-    assert {each.stat().st_mode & 0o777 for each in file.path.parent.iterdir()} == {0o600}
+    assert {item.stat().st_mode & 0o777 for item in file.path.parent.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "other kind", "no field", "binary", "deep"])

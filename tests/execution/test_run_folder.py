@@ -15,7 +15,7 @@ from trilemma.execution.run_folder import Folder, RunInUse, in_use
 
 
 def names(path: Path) -> list[str]:
-    return [each.name for each in path.iterdir()]
+    return [item.name for item in path.iterdir()]
 
 
 def hold(path: Path) -> Folder:

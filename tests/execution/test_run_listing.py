@@ -44,11 +44,11 @@ def test_runs_are_listed_whatever_their_folders_are_called(
         made(tmp_path / name)
     (tmp_path / "#1" / "verdict.json").write_text("{}")
     before = sorted(tmp_path.rglob("*"))
-    found = {each.folder.name: each for each in list_runs(tmp_path)}
+    found = {run.folder.name: run for run in list_runs(tmp_path)}
     assert sorted(tmp_path.rglob("*")) == before, "nothing is left beside a journal"
     assert set(found) == set(NAMES)
     assert all(
-        (each.command, each.chunks, each.damage) == ("tune", 1, "") for each in found.values()
+        (value.command, value.chunks, value.damage) == ("tune", 1, "") for value in found.values()
     )
     with Run.open(tmp_path / "{x}", {"command": "tune"}):
         code, out, err = runs(tmp_path, capsys, monkeypatch)

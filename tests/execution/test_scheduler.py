@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trilemma.execution.journal import Run
-from trilemma.execution.pool import Crew, Job, Spent
+from trilemma.execution.pool import Job, Spent, WorkerPool
 from trilemma.execution.scheduler import Procedure, Scheduler, together
 
 
@@ -56,8 +56,8 @@ def expected(start: int) -> int:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_procedures_end_as_if_alone(workers: int) -> None:
-    with Crew[Any](make_work, workers=workers) as crew:
-        found = Scheduler(crew, int).run_all({str(n): chain(n) for n in range(6)})
+    with WorkerPool[Any](make_work, workers=workers) as pool:
+        found = Scheduler(pool, int).run_all({str(n): chain(n) for n in range(6)})
     assert found == {str(n): expected(n) for n in range(6)}
     assert list(found) == [str(n) for n in range(6)], "in their order, whichever ends first"
 
@@ -65,8 +65,8 @@ def test_procedures_end_as_if_alone(workers: int) -> None:
 def test_no_job_is_done_twice_and_a_run_is_taken_up(tmp_path: Path) -> None:
     DONE.clear()
     for _ in range(2):
-        with Run.open(tmp_path, {}) as run, Crew[Any](make_work, workers=1) as crew:
-            scheduler = Scheduler(crew, int, run=run)
+        with Run.open(tmp_path, {}) as run, WorkerPool[Any](make_work, workers=1) as pool:
+            scheduler = Scheduler(pool, int, run=run)
             found = scheduler.run_all({"a": chain(3), "b": chain(4)})
             assert scheduler.run_all({"again": chain(3)}) == {"again": expected(3)}
     assert found == {"a": expected(3), "b": expected(4)}
@@ -85,8 +85,8 @@ def test_a_procedure_is_advanced_once_a_result_and_never_begun_again() -> None:
             (value,) = yield [Square(value)]
         return value
 
-    with Crew[Any](make_work, workers=1) as crew:
-        assert Scheduler(crew, int).run_all({"walk": walk(), "b": chain(1)})["walk"] == 256
+    with WorkerPool[Any](make_work, workers=1) as pool:
+        assert Scheduler(pool, int).run_all({"walk": walk(), "b": chain(1)})["walk"] == 256
     assert steps == [2, 4, 16]
 
 
@@ -112,16 +112,16 @@ def both(*numbers: int) -> Procedure[list[int]]:
 
 
 def test_what_two_procedures_want_is_done_once() -> None:
-    crew: Any = Queue()
-    found = Scheduler(crew, int).run_all({"a": both(2, 3), "b": both(3, 4)})
+    pool: Any = Queue()
+    found = Scheduler(pool, int).run_all({"a": both(2, 3), "b": both(3, 4)})
     assert found == {"a": [4, 9], "b": [9, 16]}
-    assert crew.order == [2, 3, 4]
+    assert pool.order == [2, 3, 4]
 
 
 def test_one_that_wants_nothing_returns_at_once() -> None:
-    crew: Any = Queue()
-    assert Scheduler(crew, int).run_all({"none": both()}) == {"none": []}
-    assert Scheduler(crew, int).run_all({}) == {}
+    pool: Any = Queue()
+    assert Scheduler(pool, int).run_all({"none": both()}) == {"none": []}
+    assert Scheduler(pool, int).run_all({}) == {}
 
 
 def test_an_error_of_a_procedure_is_raised() -> None:
@@ -129,26 +129,26 @@ def test_an_error_of_a_procedure_is_raised() -> None:
         yield [Square(1)]
         raise ZeroDivisionError
 
-    with Crew[Any](make_work, workers=1) as crew, pytest.raises(ZeroDivisionError):
-        Scheduler(crew, int).run_all({"bad": bad()})
+    with WorkerPool[Any](make_work, workers=1) as pool, pytest.raises(ZeroDivisionError):
+        Scheduler(pool, int).run_all({"bad": bad()})
 
 
 def test_an_error_of_a_job_ends_the_call_and_what_was_done_is_kept(tmp_path: Path) -> None:
-    crew: Any = Queue(broken=4)
+    pool: Any = Queue(broken=4)
     with Run.open(tmp_path, {}) as run, pytest.raises(RuntimeError, match="broken"):
-        Scheduler(crew, int, run=run).run_all({"a": both(2, 4), "b": both(5)})
+        Scheduler(pool, int, run=run).run_all({"a": both(2, 4), "b": both(5)})
     with Run.open(tmp_path, {}) as run:
-        crew = Queue()
-        assert Scheduler(crew, int, run=run).run_all({"a": both(2, 4)}) == {"a": [4, 16]}
-    assert crew.order == [4]
+        pool = Queue()
+        assert Scheduler(pool, int, run=run).run_all({"a": both(2, 4)}) == {"a": [4, 16]}
+    assert pool.order == [4]
 
 
 class Seen:
     """Remembers what a watcher is told, and what was submitted by then."""
 
-    def __init__(self, crew: Queue) -> None:
+    def __init__(self, pool: Queue) -> None:
         self.told: list[Any] = []
-        self._crew = crew
+        self._pool = pool
 
     def kept(self, procedure: str, job: Job) -> None:
         self.told.append(("kept", procedure, job.key))
@@ -157,7 +157,7 @@ class Seen:
         self.told.append(("begun", procedure, job.key))
 
     def finished(self, job: Job, result: Any, spent: Spent) -> None:
-        self.told.append(("finished", job.key, result, list(self._crew.order)))
+        self.told.append(("finished", job.key, result, list(self._pool.order)))
 
     def ended(self, procedure: str) -> None:
         self.told.append(("ended", procedure))
@@ -168,12 +168,12 @@ def test_a_watcher_is_told_of_each_job_once_and_when_workers_have_the_next(tmp_p
         yield [Square(2)]
         yield [Square(2), Square(3)]
 
-    crew: Any = Queue()
-    seen = Seen(crew)
+    pool: Any = Queue()
+    seen = Seen(pool)
     with Run.open(tmp_path, {}) as run:
         run.commit(Square(5).key, b"25")
         procedures = {"a": chained(), "b": both(2, 5)}
-        Scheduler(crew, int, run=run, watcher=seen).run_all(procedures)
+        Scheduler(pool, int, run=run, watcher=seen).run_all(procedures)
     assert seen.told == [
         ("begun", "a", "2"),
         ("kept", "b", "5"),
@@ -186,9 +186,9 @@ def test_a_watcher_is_told_of_each_job_once_and_when_workers_have_the_next(tmp_p
 
 
 def test_several_as_one_want_what_each_wants_at_the_same_time() -> None:
-    crew: Any = Queue()
+    pool: Any = Queue()
     ones = [chain(3), both(), both(6)]
-    found = Scheduler(crew, int).run_all({"all": together(ones)})
+    found = Scheduler(pool, int).run_all({"all": together(ones)})
     assert found == {"all": [expected(3), [], [36]]}
-    assert crew.order[:2] == [3, 6]
-    assert Scheduler(crew, int).run_all({"none": together([])}) == {"none": []}
+    assert pool.order[:2] == [3, 6]
+    assert Scheduler(pool, int).run_all({"none": together([])}) == {"none": []}

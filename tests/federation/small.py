@@ -58,7 +58,9 @@ def trained(
     **settings: Any,
 ) -> History:
     """One training from a seed; settings of the recipe, and of `train`."""
-    own = {each.name: settings.pop(each.name) for each in fields(Recipe) if each.name in settings}
+    own = {
+        field.name: settings.pop(field.name) for field in fields(Recipe) if field.name in settings
+    }
     if local_training is None:
         assert isinstance(federated, Scenario)
         local_training = federated.local_training

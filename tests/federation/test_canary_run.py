@@ -75,7 +75,7 @@ def test_what_is_deployed_as_proved_is_read_so(transport: Transport) -> None:
     assert low < 1.0 < high, "a canary of four clips counts one"
     assert shown.count.noise[0] < math.sqrt(ROUNDS) / MU * 1.1
     assert shown.count.noise[2] > math.sqrt(ROUNDS) / MU * 0.95
-    assert all(each.holds for each in shown.findings), shown.findings
+    assert all(finding.holds for finding in shown.findings), shown.findings
 
 
 def test_sums_without_messages_are_those_with_them() -> None:
@@ -98,7 +98,7 @@ def test_noise_of_a_third_and_a_missing_clip_show_themselves() -> None:
 def test_no_noise_shows_itself_at_once() -> None:
     bare = run(deviation=0.0)
     assert bare.count.mu > 2 * MU
-    assert not next(each for each in bare.findings if each.test == "noise").holds
+    assert not next(finding for finding in bare.findings if finding.test == "noise").holds
 
 
 def test_paillier_is_read_by_those_who_hold_its_key() -> None:

@@ -74,8 +74,8 @@ def test_what_is_recorded_once_serves_other_weights_batches_and_numbers_of_games
         for at in (weights[some], 2 * weights[some]):
             given = at, stacked(made[some])[0]
             assert torch.allclose(often.updates(*given), plain.updates(*given), atol=1e-6)
-            means = (each.means(*given, shares[some]) for each in (often, plain))
-            found, expected = (each for each in means if each is not None)
+            means = (value.means(*given, shares[some]) for value in (often, plain))
+            found, expected = (mean for mean in means if mean is not None)
             assert torch.allclose(found, expected, atol=1e-6)
         made = [made[2], made[0], made[1]]
 

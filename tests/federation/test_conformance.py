@@ -24,7 +24,7 @@ def sent(rows: torch.Tensor, *, clip: float = CLIP, by_batch: bool = False) -> t
 
 
 def failing(findings: tuple[Finding, ...]) -> set[str]:
-    return {each.test for each in findings if not each.holds}
+    return {finding.test for finding in findings if not finding.holds}
 
 
 def test_a_client_by_the_book_passes() -> None:
@@ -52,7 +52,7 @@ def test_records_that_share_the_statistics_of_a_batch_are_found() -> None:
         def update(rows: torch.Tensor, model: torch.nn.Module = model) -> torch.Tensor:
             loss = cross_entropy(model(inputs[rows]), labels[rows], reduction="sum") / RECORDS
             grads = torch.autograd.grad(loss, list(model.parameters()))
-            return torch.cat([each.flatten() for each in grads]).double()
+            return torch.cat([grad.flatten() for grad in grads]).double()
 
         found = failing(records_bounded(update, RECORDS, 10.0 / RECORDS))
         assert ("denominator" in found) == expected

@@ -51,7 +51,7 @@ def test_a_deployment_survives_json_and_equals_itself() -> None:
     assert again.mismatches(MEASURED) == []
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Deployment)])
+@pytest.mark.parametrize("name", [field.name for field in fields(Deployment)])
 def test_each_field_that_differs_is_one_sentence_with_both_values(name: str) -> None:
     other = replace(MEASURED, **{name: OTHERS[name]})
     (sentence,) = MEASURED.mismatches(other)
@@ -67,7 +67,7 @@ def test_each_field_that_differs_is_one_sentence_with_both_values(name: str) -> 
 
 def test_local_training_is_compared_field_by_field() -> None:
     other = replace(MEASURED, local_training=replace(POISSON, lr=0.1, record_clip=1.0))
-    assert [each.split()[0] for each in MEASURED.mismatches(other)] == [
+    assert [mismatch.split()[0] for mismatch in MEASURED.mismatches(other)] == [
         "local_training.lr",
         "local_training.record_clip",
     ]
@@ -144,7 +144,7 @@ CHANGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(ServerTraining)])
+@pytest.mark.parametrize("name", [field.name for field in fields(ServerTraining)])
 def test_each_part_of_the_servers_side_is_compared(name: str) -> None:
     measured = replace(MEASURED, server=SERVED)
     adapter = TypeAdapter(Deployment)

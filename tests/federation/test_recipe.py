@@ -44,11 +44,11 @@ CHANGES: list[dict[str, Any]] = [
 
 def test_recipes_are_equal_by_their_fields_and_survive_json() -> None:
     recipes = [OWN, *(replace(OWN, **change) for change in CHANGES)]
-    assert len(set(recipes)) == len({each.describe() for each in recipes}) == len(recipes)
-    for each in recipes:
-        read = Recipe.from_json(json.loads(json.dumps(each.as_json())))
-        assert read == each
-        assert hash(read) == hash(each)
+    assert len(set(recipes)) == len({item.describe() for item in recipes}) == len(recipes)
+    for item in recipes:
+        read = Recipe.from_json(json.loads(json.dumps(item.as_json())))
+        assert read == item
+        assert hash(read) == hash(item)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_steps_follow_momentum_decay_and_the_public_gradient_and_end_in_an_avera
             grads = torch.autograd.grad(
                 cross_entropy(own(x[None]), y[None]), list(own.parameters())
             )
-            row = torch.cat([each.flatten() for each in grads])
+            row = torch.cat([grad.flatten() for grad in grads])
             total += row * min(1.0, 0.3 / float(row.norm())) / 7
         velocity = 0.8 * velocity + 0.75 * mean + 0.25 * total
         weights = weights - 2.0 * (3 - number) / 3 * velocity
@@ -156,16 +156,16 @@ def test_full_batches_train_as_a_plain_loop_does(
     scenario, model = federation(FULL), network()
     history = trained(scenario, rounds=3, server_lr=2.0, equal_weights=True)
     for _ in range(3):
-        total = [torch.zeros_like(each) for each in model.parameters()]
+        total = [torch.zeros_like(item) for item in model.parameters()]
         for records in scenario.records:
             for x, y in zip(records.inputs, records.labels, strict=True):
                 parameters = list(model.parameters())
                 grads = torch.autograd.grad(cross_entropy(model(x[None]), y[None]), parameters)
-                norm = torch.cat([each.flatten() for each in grads]).norm()
+                norm = torch.cat([grad.flatten() for grad in grads]).norm()
                 for kept, gradient in zip(total, grads, strict=True):
                     kept += gradient * min(1.0, 0.3 / float(norm)) / 10 / 3
         with torch.no_grad():
             for parameter, gradient in zip(model.parameters(), total, strict=True):
                 parameter.sub_(2.0 * gradient)
-    expected = torch.cat([each.detach().flatten() for each in model.parameters()])
+    expected = torch.cat([item.detach().flatten() for item in model.parameters()])
     assert torch.allclose(history.weights, expected, atol=2e-6)

@@ -30,8 +30,8 @@ def test_bits_are_those_of_the_messages() -> None:
     thinned = costs_of(federation(FEDSGD), Protection((Compression(0.5),)), rounds=3)
     plain = thinned.unprotected
     assert plain.bits_up == plain.bits_down == 8 * (HEADER + 4 * SIZE)
-    for each in thinned.within:
-        kept = [(bits / 8 - HEADER) / 4 for bits in (each.bits_up, each.bits_down)]
+    for item in thinned.within:
+        kept = [(bits / 8 - HEADER) / 4 for bits in (item.bits_up, item.bits_down)]
         assert 0 < kept[0] < kept[1] <= SIZE, "each client draws places of its own"
     summed = Protection((Compression(0.5),), SecretSharing(clip_range=4.0))
     aligned = costs_of(federation(FEDSGD), summed, rounds=1).protected
@@ -108,7 +108,7 @@ def test_of_a_long_update_a_part_is_encrypted(monkeypatch: pytest.MonkeyPatch) -
     run = getattr(round, "run_round")  # noqa: B009
 
     def noted(protection: Protection, updates: Any, *more: Any, **settings: Any) -> Any:
-        lengths[protection.transport.name].update(each.numel() for each in updates)
+        lengths[protection.transport.name].update(update.numel() for update in updates)
         return run(protection, updates, *more, **settings)
 
     monkeypatch.setattr(round, "run_round", noted)

@@ -58,7 +58,7 @@ def by_hand(
                 loss = cross_entropy(local(unit.inputs[rows]), unit.labels[rows])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
-            share = size / sum(len(scenario.records[each]) for each in cohort)
+            share = size / sum(len(scenario.records[item]) for item in cohort)
             for kept, new, old in zip(total, local.parameters(), model.parameters(), strict=True):
                 change = (old.detach() - new.detach()).double()
                 kept += share * (change / setting.lr if setting.algorithm == "fedsgd" else change)
@@ -92,7 +92,7 @@ def test_training_is_what_a_plain_loop_does(
     assert (history.one_by_one is None) == (busy > 0)
     expected = by_hand(scenario, 5, 4, per_round, server_lr)
     assert torch.allclose(history.weights, expected, atol=2e-6)
-    assert {len(each.clients) for each in history.rounds} == {per_round}
+    assert {len(item.clients) for item in history.rounds} == {per_round}
 
 
 BY_RECORD = {
@@ -185,7 +185,7 @@ def test_a_model_that_vmap_refuses_clips_record_by_record() -> None:
     looped = branching(BY_RECORD["both"])
     mapped = branching(BY_RECORD["both"], looks=False)
     assert (looped.task.way.kind, mapped.task.way.kind) == ("looped", "recorded")
-    found, expected = (trained(each, rounds=2, seed=1).weights for each in (looped, mapped))
+    found, expected = (trained(value, rounds=2, seed=1).weights for value in (looped, mapped))
     torch.testing.assert_close(found, expected)
 
 
@@ -197,9 +197,9 @@ def test_a_seed_fixes_everything_and_protection_changes_only_the_updates() -> No
     plain = trained(scenario, rounds=4, seed=9, clients_per_round=2)
     other = trained(scenario, rounds=4, seed=10, clients_per_round=2)
     assert torch.equal(first.weights, again.weights)
-    cohort = [each.clients for each in plain.rounds]
-    assert [each.clients for each in first.rounds] == cohort
-    assert [each.clients for each in other.rounds] != cohort
+    cohort = [item.clients for item in plain.rounds]
+    assert [item.clients for item in first.rounds] == cohort
+    assert [item.clients for item in other.rounds] != cohort
     # The same batches: the two differ by the noise, lr · s · √(1/Σ...) a round, and no more.
     gap = (first.weights - plain.weights).std().item()
     assert 0.2 * 0.5 * 0.01 < gap < 5 * 0.5 * 0.01
@@ -227,7 +227,7 @@ def test_unit_weights_on_request() -> None:
 def test_rounds_are_evaluated_when_asked_and_at_the_end() -> None:
     scenario = federation(FEDAVG)
     history = trained(scenario, rounds=5, evaluate_every=2)
-    assert [each.metric is not None for each in history.rounds] == [False, True, False, True, True]
+    assert [item.metric is not None for item in history.rounds] == [False, True, False, True, True]
     model = copy.deepcopy(scenario.model)
     model.load_state_dict(scenario.task.layout.unflatten(history.weights))
     outputs, labels = model(scenario.test_records.inputs), scenario.test_records.labels

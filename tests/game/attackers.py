@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trilemma.attacks import Reconstructions, Rung, View
+from trilemma.attacks import KnowledgeLevel, Reconstructions, View
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
 
@@ -43,7 +43,7 @@ class Division:
     """Exact for one record and a linear model: ∂L/∂W = g xᵀ and ∂L/∂b = g, so x = ∂W / ∂b."""
 
     name: str = "division"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         found = []
@@ -61,7 +61,7 @@ class Backwards:
     pool: torch.Tensor
     labels: torch.Tensor
     name: str = "backwards"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         return _result(torch.stack([self._best(view) for view in views]))
@@ -89,7 +89,7 @@ class Diverges:
 
     says_so: bool
     name: str = "diverges"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         inputs = torch.full((len(views), views[0].records, FEATURES), float("nan"))
@@ -104,7 +104,7 @@ class Spy:
     calls: list[int] = field(default_factory=list, repr=False)
     stop_at: int | None = field(default=None, repr=False)
     name: str = "spy"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         self.calls.append(len(views))
@@ -119,7 +119,7 @@ class Useless:
     """Says the same whatever it sees."""
 
     name: str = "useless"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         shape = (len(views), views[0].records, *views[0].input_spec.shape)

@@ -30,24 +30,24 @@ def test_adapters_alone_are_the_update_and_start_as_no_change() -> None:
     assert made.task.way == Way()
     assert made.task.layout.size == 2 * 4 * (128 + 3 * 128)
     assert all("lora_" in name for name in made.task.layout.names)
-    one, other = (made.task.layout.unflatten(each) for each in fresh_weights(made, range(2)))
+    one, other = (made.task.layout.unflatten(weight) for weight in fresh_weights(made, range(2)))
     for name, values in one.items():
         assert bool(values.any()) != ("lora_B" in name)
         assert torch.equal(values, other[name]) == ("lora_B" in name)
-    assert all("lora_" in name for name, each in named.items() if each.requires_grad)
+    assert all("lora_" in name for name, value in named.items() if value.requires_grad)
 
 
 def test_an_update_of_adapters_is_that_of_plain_autograd() -> None:
     made, own = scenario(), network()
     tokens = texts(2, 7)[0]
-    trained = {name: each for name, each in own.named_parameters() if each.requires_grad}
+    trained = {name: item for name, item in own.named_parameters() if item.requires_grad}
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for each in trained.values():
-            each.copy_(0.1 * torch.randn(each.shape, generator=draw))
+        for value in trained.values():
+            value.copy_(0.1 * torch.randn(value.shape, generator=draw))
     weights = made.task.layout.flatten(trained).detach()
-    slopes = torch.autograd.grad(next_token(own(tokens).logits, tokens), list(trained.values()))
-    expected = made.task.layout.flatten(dict(zip(trained, slopes, strict=True)))
+    gradients = torch.autograd.grad(next_token(own(tokens).logits, tokens), list(trained.values()))
+    expected = made.task.layout.flatten(dict(zip(trained, gradients, strict=True)))
     sent = client_update(made.task, weights, tokens, tokens, made.local_training)
     torch.testing.assert_close(sent, expected, rtol=1e-4, atol=1e-7)
     assert sent.norm() > 1e-4
@@ -55,20 +55,20 @@ def test_an_update_of_adapters_is_that_of_plain_autograd() -> None:
 
 def test_the_frozen_body_is_one_for_all_copies() -> None:
     made = scenario()
-    body = {id(each) for each in made.model.parameters() if not each.requires_grad}
-    own = {name for name, each in made.model.named_parameters() if each.requires_grad}
+    body = {id(parameter) for parameter in made.model.parameters() if not parameter.requires_grad}
+    own = {name for name, item in made.model.named_parameters() if item.requires_grad}
     recipe = replace(
         own_recipe(made), local_training=replace(made.local_training, record_clip=0.1)
     )
     fresh_weights(made, range(2))
     for other in (made.task.model, applied(recipe, made).task.model, made.as_given()):
-        frozen = {id(each) for each in other.parameters() if not each.requires_grad}
+        frozen = {id(parameter) for parameter in other.parameters() if not parameter.requires_grad}
         assert frozen == body
-        trained = {name for name, each in other.named_parameters() if each.requires_grad}
+        trained = {name for name, item in other.named_parameters() if item.requires_grad}
         assert trained == own
-        assert not {id(each) for each in other.parameters() if each.requires_grad} & {
-            id(each) for each in made.model.parameters()
-        }
+        assert not {
+            id(parameter) for parameter in other.parameters() if parameter.requires_grad
+        } & {id(parameter) for parameter in made.model.parameters()}
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def test_the_efficiency_reduction_is_the_ratio_of_durations() -> None:
     assert costs.efficiency_reduction.low == pytest.approx(15 / 5 - 1)
     assert costs.efficiency_reduction.high == pytest.approx(20 / 5 - 1)
     assert costs.utility_loss.value == pytest.approx(0.2)
-    assert [each.value for each in costs.client_utility_loss] == pytest.approx([0.2, 0.1])
+    assert [item.value for item in costs.client_utility_loss] == pytest.approx([0.2, 0.1])
     assert (costs.unprotected_metric, costs.protected_metric) == pytest.approx((0.85, 0.65))
     assert json.loads(json.dumps(costs.as_json()))["protected"]["finish"] == 2.0
 
@@ -163,11 +163,11 @@ def test_no_protection_costs_nothing_and_noise_costs_utility() -> None:
     plain, noisy = (
         [
             trained(
-                scenario, each, rounds=25, seed=seed, weights=fresh_weights(scenario, [seed])[0]
+                scenario, value, rounds=25, seed=seed, weights=fresh_weights(scenario, [seed])[0]
             )
             for seed in range(8)
         ]
-        for each in (Protection(), noise)
+        for value in (Protection(), noise)
     )
     nothing = compare("none", plain, plain, costs_of(scenario, Protection(), rounds=6))
     assert nothing.utility_loss.low == nothing.utility_loss.high == 0
@@ -176,6 +176,6 @@ def test_no_protection_costs_nothing_and_noise_costs_utility() -> None:
     lossy = compare(noise.describe(), plain, noisy, costs_of(scenario, noise, rounds=6))
     assert lossy.utility_loss.low > 0
     assert len(lossy.client_utility_loss) == 3
-    assert all(each.value > 0 for each in lossy.client_utility_loss)
+    assert all(item.value > 0 for item in lossy.client_utility_loss)
     alone = paired_estimate([a.metric - b.metric for a, b in zip(plain, noisy, strict=True)])
     assert lossy.utility_loss.low < alone.low, "60 test records are a sample, too"

@@ -22,7 +22,7 @@ def test_a_scenario_runs_on_the_gpu_and_recovers_the_same() -> None:
         )
         protected, control = measure(scenario, asked, Criterion())
         assert protected is not None
-        rates[device] = (control.tagged().mean(), protected.tagged().mean())
+        rates[device] = (control.target().mean(), protected.target().mean())
     assert rates["cuda"] == rates["cpu"] == (1.0, 0.0)
 
 

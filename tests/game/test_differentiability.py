@@ -72,7 +72,7 @@ def test_what_is_attacked_is_what_is_sent(name: str, algorithm: Any) -> None:
     rows = one_hot(labels, 3).double()
     model, start = task.model, [p.detach().clone() for p in task.model.parameters()]
     expected = torch.autograd.grad(KNOWN[name](model(inputs), labels), list(model.parameters()))
-    sent = torch.cat([each.reshape(-1) for each in expected])
+    sent = torch.cat([item.reshape(-1) for item in expected])
     if algorithm == "fedavg":
         sent = training.lr * sent
     explained = client_update(task, weights.double(), inputs.double(), rows, training)
@@ -101,7 +101,7 @@ def test_a_loss_may_look_at_values_but_not_at_the_labels_beside_it() -> None:
 
 
 class Tents(nn.Module):
-    """A tent map again and again: kinks at every 2^-26, and a slope between any two."""
+    """A tent map again and again: kinks at every 2^-26, and a gradient between any two."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from trilemma.federation.cohort_updates import Sending
 from trilemma.federation.recipe import Recipe
 from trilemma.game import gpu_sharing
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import TrainJob
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
@@ -98,7 +98,7 @@ def test_short_memory_is_no_fact_about_a_protection(
     if clip is not None:
         recipe = Recipe(LocalTraining(batch=4, record_clip=clip), 1.0, False, True)
         task = replace(task, recipe=recipe)
-    work = Bench(digits(), None, 1, 5, 0)()
+    work = JobRunner(digits(), None, 1, 5, 0)()
     quiet = work(task)
     monkeypatch.setattr(Sending, "updates", short)
     assert work(task) == quiet

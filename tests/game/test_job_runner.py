@@ -14,7 +14,7 @@ from tests.cli.own_scenario import shown, small
 
 from trilemma.attacks import View, get
 from trilemma.game.job_results import Diverged, converged, decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import (
     AttackJob,
     BeliefJob,
@@ -29,14 +29,14 @@ from trilemma.scenarios.text import text
 
 SERVER, CLIENT = Adversary
 GAMES = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 6)
-bench = partial(Bench, small, None, 1, 2)
+job_runner = partial(JobRunner, small, None, 1, 2)
 
 
 def test_a_payload_depends_on_the_task_and_the_settings_alone() -> None:
-    one, other = bench(0)(), bench(0)()
+    one, other = job_runner(0)(), job_runner(0)()
     other(TrainJob("none", 3, 2))
     assert one(GAMES) == other(GAMES) == one(GAMES)
-    assert one(GAMES) != bench(1)()(GAMES)
+    assert one(GAMES) != job_runner(1)()(GAMES)
 
 
 def test_attacks_on_the_same_games_share_what_is_seen_of_them(
@@ -53,10 +53,10 @@ def test_attacks_on_the_same_games_share_what_is_seen_of_them(
     games = replace(GAMES, protection="randomization:variance=1e-6", rounds=6)
     names = ("analytic", "map", "analytic", "gaussian-posterior", "exact-posterior")
     tasks = [replace(games, attacks=(name,), pictures=name == "map") for name in names]
-    work = bench(0)()
+    work = job_runner(0)()
     together = [work(task) for task in tasks]
-    assert [each.rung for each in made] == ["public", "candidates", "rest"]
-    assert together == [bench(0)()(task) for task in tasks]
+    assert [item.knows for item in made] == ["public", "candidates", "rest"]
+    assert together == [job_runner(0)()(task) for task in tasks]
     others: list[dict[str, Any]] = [
         *({"first": 6}, {"count": 3}, {"stream": "other"}, {"rounds": 5}, {"blind": True}),
         *({"protection": "randomization:variance=1.0"}, {"adversary": Adversary.CLIENT}),
@@ -74,20 +74,20 @@ def test_games_are_played_alike_in_tasks_of_any_size(attack: str, rounds: int) -
     """What is drawn for a game goes by its number, not by its place among those of a task."""
     noise = "randomization:variance=1e-4"
     games = replace(GAMES, protection=noise, attacks=(attack,), rounds=rounds, count=9)
-    work = Bench(small, None, 2, 2, 0)()
+    work = JobRunner(small, None, 2, 2, 0)()
     whole = decode(work(games))
     parts = [
         decode(work(replace(games, first=first, count=count)))
         for first, count in ((0, 2), (2, 6), (8, 1))
     ]
     for name in ("client", "rounds"):
-        assert getattr(whole, name) == [each for part in parts for each in getattr(part, name)]
-    assert whole.correct[attack] == [each for part in parts for each in part.correct[attack]]
+        assert getattr(whole, name) == [item for part in parts for item in getattr(part, name)]
+    assert whole.correct[attack] == [item for part in parts for item in part.correct[attack]]
     assert sum(whole.correct[attack]) > 0 or attack == "inverting-gradients"
 
 
 def test_streams_share_no_game() -> None:
-    work = bench(0)()
+    work = job_runner(0)()
     more = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 40)
     other = replace(more, stream="t")
     assert decode(work(more)).client != decode(work(other)).client
@@ -95,39 +95,39 @@ def test_streams_share_no_game() -> None:
 
 def test_texts_are_shown_word_by_word() -> None:
     task = AttackJob("s", "none", ("tokens",), SERVER, 1, 0, 2, pictures=2)
-    found = decode(Bench(text(clients=2), Claim(1, 20), 1, 2, 0)()(task)).pictures
+    found = decode(JobRunner(text(clients=2), Claim(1, 20), 1, 2, 0)()(task)).pictures
     made = found.attacks["tokens"]
     assert made.correct == [True, True]
-    assert made.made == made.picked == found.tagged
+    assert made.made == made.guessed == found.target
     assert all(right for record in made.made for _, right in record)
     unseen = AttackJob("s", "none", ("tokens",), SERVER, 2, 0, 1, pictures=1)
-    blank = decode(Bench(text(clients=2), Claim(1, 20), 1, 2, 0)()(unseen))
+    blank = decode(JobRunner(text(clients=2), Claim(1, 20), 1, 2, 0)()(unseen))
     assert blank.rounds == [0], "no round of this game holds the record"
     assert blank.pictures.attacks["tokens"].made[0] == [["–", False]] * 12
 
 
 def test_pictures_are_made_where_records_are_shown() -> None:
     task = AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4, pictures=2)
-    assert decode(bench(0)()(task)).pictures is None
-    found = decode(Bench(shown, None, 1, 2, 0)()(task)).pictures
-    assert len(found.tagged) == 2
+    assert decode(job_runner(0)()(task)).pictures is None
+    found = decode(JobRunner(shown, None, 1, 2, 0)()(task)).pictures
+    assert len(found.target) == 2
     assert found.attacks["analytic"].correct == [True, True]
 
 
 def test_beliefs_are_by_client_and_one_attacker_gains_nothing_by_the_other() -> None:
-    work, names = bench(0)(), ("gaussian-posterior", "exact-posterior")
+    work, names = job_runner(0)(), ("gaussian-posterior", "exact-posterior")
     both = BeliefJob("s", "randomization:variance=0.01", names, SERVER, 1, 0, 3, 2)
     found = decode(work(both))
     assert len(found.client) == 3
     for name in names:
         assert len(found.leakage[name]) == 3
-        assert all(0 <= each <= 1 for each in found.leakage[name])
+        assert all(0 <= item <= 1 for item in found.leakage[name])
         alone = decode(work(replace(both, attacks=(name,))))
         assert alone.leakage == {name: pytest.approx(found.leakage[name], abs=1e-9)}
 
 
 def test_a_protection_that_cannot_be_trained_is_told() -> None:
-    work = bench(0)()
+    work = job_runner(0)()
     lost = decode(work(TrainJob("randomization:variance=1e99", 0, 4)))
     with pytest.raises(Diverged):
         converged([lost])
@@ -137,7 +137,7 @@ def test_one_round_and_a_training_are_games_of_one_number_of_candidates() -> Non
     """Blind guesses: the rate is that of the claim's N, however many one round would allow."""
     claim = Claim.of([80, 80], 1, rounds=60)
     assert (claim.candidates, Claim.of([80, 80], 1, rounds=1).candidates) == (21, 80)
-    work = Bench(small, claim, 1, 2, 0)()
+    work = JobRunner(small, claim, 1, 2, 0)()
     task = AttackJob("s", "secret-sharing", ("analytic",), SERVER, 1, 0, 400, blind=True)
     won = sum(decode(work(task)).correct["analytic"])
     assert binomtest(won, 400, 1 / 21).pvalue > 1e-3 > binomtest(won, 400, 1 / 80).pvalue
@@ -145,12 +145,12 @@ def test_one_round_and_a_training_are_games_of_one_number_of_candidates() -> Non
 
 def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
     made = replace(small(5), cohort=2)
-    work, everyone = (Bench(each, None, 1, 2, 0)() for each in (made, small(5)))
+    work, everyone = (JobRunner(value, None, 1, 2, 0)() for value in (made, small(5)))
     history = decode(work(TrainJob("none", 0, 30)))
-    assert {len(each.clients) for each in history.rounds} == {2}
-    assert {k for each in history.rounds for k in each.clients} == set(range(5))
+    assert {len(item.clients) for item in history.rounds} == {2}
+    assert {k for item in history.rounds for k in item.clients} == set(range(5))
     sharing = CostJob("secret-sharing:max_weight=2000", 6)
-    few, all_five = (decode(each(sharing)).protected.bits for each in (work, everyone))
+    few, all_five = (decode(value(sharing)).protected.bits for value in (work, everyone))
     assert few < all_five, "keys and shares go to the cohort alone"
     task = AttackJob("x", "secret-sharing", ("exact-posterior",), SERVER, 60, 0, 40)
     found = decode(work(task))
@@ -160,10 +160,10 @@ def test_a_cohort_is_trained_timed_and_attacked_and_no_more() -> None:
 
 
 def test_attacks_from_below_the_rung_make_one_start() -> None:
-    made = Bench(small, None, 5, 2, 0, rung="public")
+    made = JobRunner(small, None, 5, 2, 0, knows="public")
     starts = {name: made.starts(get(name)) for name in ("dlg", "map", "gaussian-posterior")}
     assert starts == {"dlg": 1, "map": 5, "gaussian-posterior": 5}
-    assert Bench(small, None, 5, 2, 0).starts(get("dlg")) == 5
+    assert JobRunner(small, None, 5, 2, 0).starts(get("dlg")) == 5
 
 
 @pytest.mark.parametrize("attack", ["dlg", "idlg", "map", "inverting-gradients"])
@@ -177,18 +177,18 @@ def test_tasks_that_share_a_call_have_the_payloads_of_single_ones(
     """Of a network without convolutions, whatever shares the call, to the last pick."""
     first = AttackJob("s", spec, (attack,), SERVER, rounds, 0, 4, pictures=2)
     tasks = [first, replace(first, first=4, count=1, pictures=0), replace(first, first=9, count=3)]
-    made = Bench(shown, None, 1, 2, 0, together=100)
+    made = JobRunner(shown, None, 1, 2, 0, together=100)
     assert made.joins(tasks[:2], tasks[2])
     alone = [made()(task) for task in tasks]
     work: Any = made()
     assert work.together(tasks) == alone
-    found = [decode(each) for each in alone]
-    assert [len(each.client) for each in found] == [4, 1, 3]
-    assert [each.pictures and len(each.pictures.tagged) for each in found] == [2, None, 2]
+    found = [decode(item) for item in alone]
+    assert [len(item.client) for item in found] == [4, 1, 3]
+    assert [item.pictures and len(item.pictures.target) for item in found] == [2, None, 2]
 
 
 def test_which_tasks_share_a_call() -> None:
-    made = Bench(small, None, 1, 2, 0, together=16)
+    made = JobRunner(small, None, 1, 2, 0, together=16)
     games = AttackJob("s", "none", ("dlg",), SERVER, 1, 0, 6)
     assert made.joins([games], replace(games, first=6, count=10))
     assert not made.joins([games], replace(games, first=6, count=11)), "too many views"
@@ -203,7 +203,7 @@ def test_which_tasks_share_a_call() -> None:
     assert not made.joins([slow], slow), "it takes its time for each view"
     assert not made.joins([TrainJob("none", 0, 2)], games)
     assert not made.joins([games], TrainJob("none", 0, 2))
-    assert not Bench(small, None, 1, 2, 0).joins([games], games), "nothing is joined on a CPU"
+    assert not JobRunner(small, None, 1, 2, 0).joins([games], games), "nothing is joined on a CPU"
 
 
 def test_what_does_not_fit_together_is_done_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,5 +216,5 @@ def test_what_does_not_fit_together_is_done_one_by_one(monkeypatch: pytest.Monke
         return views(self, games)
 
     monkeypatch.setattr(Observer, "views", narrow)
-    work: Any = bench(0)()
+    work: Any = job_runner(0)()
     assert work.together(tasks) == [work(task) for task in tasks]

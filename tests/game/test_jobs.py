@@ -10,7 +10,7 @@ from tests.cli.own_scenario import small
 
 from trilemma.federation.recipe import Recipe
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import (
     AttackJob,
     BeliefJob,
@@ -59,7 +59,7 @@ def test_no_two_tasks_share_a_key(task: Job, others: dict[str, Any]) -> None:
 
 def test_recipes_are_told_apart() -> None:
     other = replace(RECIPE, server_lr=0.6)
-    one, two = (TrainJob("none", 0, 8, each).key for each in (RECIPE, other))
+    one, two = (TrainJob("none", 0, 8, value).key for value in (RECIPE, other))
     assert one != two
 
 
@@ -74,7 +74,7 @@ def test_a_label_says_what_a_job_does() -> None:
 
 
 def test_what_a_bench_writes_is_read() -> None:
-    work = Bench(small, None, 1, 2, 0)()
+    work = JobRunner(small, None, 1, 2, 0)()
     games = decode(work(AttackJob("s", "none", ("analytic",), SERVER, 1, 0, 4)))
     assert games.correct == {"analytic": [True] * 4}
     assert len(games.client) == 4

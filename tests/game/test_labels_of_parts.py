@@ -9,7 +9,7 @@ from torch.nn.functional import avg_pool2d, cross_entropy, interpolate
 
 from trilemma import Scenario
 from trilemma.errors import InvalidInput
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.game.playing.suite import suite_of, why_not
 from trilemma.learning import LocalTraining
@@ -81,7 +81,7 @@ def test_a_class_for_each_part_is_trained_and_attacked(make: object) -> None:
     known = suite_of(scenario, "candidates").attacks
     assert "gaussian-posterior" in known
     assert not {"dlg", "idlg", "inverting-gradients", "map", "linkage"} & set(known)
-    work = Bench(scenario, None, 1, 2, 0, "rest")()
+    work = JobRunner(scenario, None, 1, 2, 0, "rest")()
     for name in ("gaussian-posterior", "exact-posterior"):
         assert work(AttackJob("s", "none", (name,), Adversary.SERVER, 1, 0, 3))
     assert work(TrainJob("none", 0, 2))

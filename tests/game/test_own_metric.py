@@ -107,4 +107,4 @@ def test_a_verdict_shows_the_metric_its_constant_and_that_nothing_was_learnt() -
     assert verdict.federation.baseline == pytest.approx(constant, rel=1e-3)
     assert "Minus perplexity" in repr(answer(verdict).costs)
     assert "One constant answer reaches" in repr(answer(verdict).costs)
-    assert any(each.startswith("Nothing was learnt") for each in verdict.limits)
+    assert any(limit.startswith("Nothing was learnt") for limit in verdict.limits)

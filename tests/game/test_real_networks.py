@@ -57,10 +57,10 @@ def of(ready: Scenario, model: nn.Module) -> Scenario:
 
 
 def solved(scenario: Scenario, attack: str, games: int) -> float:
-    """The share of unprotected line-ups of one round that an attack solves."""
+    """The share of unprotected candidate sets of one round that an attack solves."""
     arena = Arena.of(scenario, rounds=1)
     made = get(attack)
-    seen = Observer(arena, Protection(), Adversary.SERVER, made.rung, 0, steps=5)
+    seen = Observer(arena, Protection(), Adversary.SERVER, made.knows, 0, steps=5)
     drawn = [arena.draw(number, 0) for number in range(games)]
     found = play(seen, drawn, seen.views(drawn), made, restarts=1, seed=0)
     assert not bool(found.failed.any())

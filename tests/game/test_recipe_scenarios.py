@@ -14,7 +14,7 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
 from trilemma.federation.server_parts import WarmStart
 from trilemma.game.job_results import Failed, decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import CostJob, TrainJob
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.game.recipe_scenarios import applied, judged_records
@@ -26,7 +26,7 @@ OWN = Recipe(LocalTraining(batch=1), 0.1, server_decay=False, equal_weights=Fals
 
 
 def rows(records: Records) -> set[bytes]:
-    return {each.numpy().tobytes() for each in records.inputs}
+    return {item.numpy().tobytes() for item in records.inputs}
 
 
 def test_one_half_chooses_and_the_other_reports_where_the_test_set_is_all_there_is() -> None:
@@ -73,14 +73,14 @@ def test_no_two_recipes_share_a_text() -> None:
         replace(OWN, threshold=2),
         replace(OWN, local_training=LocalTraining(batch=1, record_clip=1.0)),
     ]
-    assert len({each.describe() for each in recipes}) == len(recipes)
-    keys = {TrainJob("none", 0, 8, each).key for each in [None, *recipes]}
+    assert len({item.describe() for item in recipes}) == len(recipes)
+    keys = {TrainJob("none", 0, 8, item).key for item in [None, *recipes]}
     assert len(keys) == len(recipes) + 1
-    assert len({CostJob("none", 8, each).key for each in [None, *recipes]}) == len(keys)
+    assert len({CostJob("none", 8, item).key for item in [None, *recipes]}) == len(keys)
 
 
 def metrics(recipe: Recipe | None, rounds: int = 8) -> tuple[float, float]:
-    work = Bench(small, None, 1, 2, 0)()
+    work = JobRunner(small, None, 1, 2, 0)()
     history = decode(work(TrainJob("none", 0, rounds, recipe)))
     return history.loss, history.metric
 
@@ -98,13 +98,13 @@ def test_a_step_that_falls_is_the_constant_one_in_a_single_round() -> None:
 
 
 def test_a_step_too_large_is_a_fact_about_the_recipe() -> None:
-    work = Bench(small, None, 1, 2, 0)()
+    work = JobRunner(small, None, 1, 2, 0)()
     found = decode(work(TrainJob("none", 0, 8, replace(OWN, server_lr=1e38))))
     assert isinstance(found, Failed)
 
 
 def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() -> None:
-    work = Bench(small, None, 1, 2, 0)()
+    work = JobRunner(small, None, 1, 2, 0)()
     clipped = LocalTraining(batch=1, record_clip=0.5, sampling="poisson")
     recipe = Recipe(clipped, 1.0, True, True, threshold=2)
     spec = "randomization:variance=0.01+secret-sharing:max_weight=2"
@@ -115,7 +115,7 @@ def test_rounds_are_timed_under_the_recipe_and_compared_with_the_own_training() 
 
 def test_a_scenario_says_that_its_step_falls() -> None:
     made: Scenario = replace(small(), server_decay=True)
-    work = Bench(made, None, 1, 2, 0)()
+    work = JobRunner(made, None, 1, 2, 0)()
     falling = decode(work(TrainJob("none", 0, 8)))
     assert (falling.loss, falling.metric) == metrics(replace(OWN, server_decay=True))
 
@@ -135,7 +135,7 @@ def test_a_centred_scenario_starts_from_the_same_functions(
 ) -> None:
     scenario = with_public()
     made, some = centred_by(centring, scenario), scenario.test_records.inputs
-    plain, other = (fresh_weights(each, [0, 1]) for each in (scenario, made))
+    plain, other = (fresh_weights(value, [0, 1]) for value in (scenario, made))
     mean = scenario.public_records.inputs.mean(0) if centring == "public" else centring
     for one, two in zip(plain, other, strict=True):
         layout = scenario.task.layout
@@ -174,7 +174,7 @@ def test_a_warm_start_trains_and_learns_from_public_records() -> None:
     inputs[torch.arange(60), labels] += 1.0
     scenario = replace(small(), public=Records(inputs, labels), test=Records(inputs, labels))
     cold, warm = (
-        decode(Bench(lambda: scenario, None, 1, 2, 0)()(TrainJob("none", 0, 1, recipe)))
+        decode(JobRunner(lambda: scenario, None, 1, 2, 0)()(TrainJob("none", 0, 1, recipe)))
         for recipe in (OWN, replace(OWN, warm_start=WarmStart(60, 0.5, 0.9)))
     )
     assert warm.metric > 0.95 > cold.metric + 0.2

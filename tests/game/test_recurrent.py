@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma import Scenario
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.game.playing.suite import suite_of
 from trilemma.learning import LocalTraining
@@ -43,7 +43,7 @@ def test_recurrent_classifiers_are_trained_and_attacked(
     scenario = Scenario(Classifier(kind), cross_entropy, clients, series(60, 9), training)
     assert scenario.task.way.kind == "looped"
     assert {"dlg", "gaussian-posterior"} <= set(suite_of(scenario, "candidates").attacks)
-    work = Bench(scenario, None, 1, 1, 0, "rest")()
+    work = JobRunner(scenario, None, 1, 1, 0, "rest")()
     for name in ("gaussian-posterior", "exact-posterior"):
         assert work(AttackJob("s", "none", (name,), Adversary.SERVER, 1, 0, 2))
     assert work(TrainJob("none", 0, 2))
@@ -55,5 +55,5 @@ def test_a_search_finds_what_a_recurrent_classifier_was_shown() -> None:
     clients = [series(40, client) for client in range(3)]
     training = LocalTraining(batch=1, lr=0.5)
     scenario = Scenario(Classifier(nn.GRU), cross_entropy, clients, series(60, 9), training)
-    work = Bench(scenario, None, 1, 1, 0, "nothing")()
+    work = JobRunner(scenario, None, 1, 1, 0, "nothing")()
     assert work(AttackJob("s", "none", ("dlg",), Adversary.SERVER, 1, 0, 2))

@@ -132,7 +132,7 @@ def test_without_the_key_nothing_tells_data_again() -> None:
 
 def test_every_part_of_a_scenario_is_compared() -> None:
     """A field that is new must be told apart, or be named here as one that decides nothing."""
-    given = {each.name for each in fields(Scenario) if each.init}
+    given = {field.name for field in fields(Scenario) if field.init}
     beside = {"name"}
     records = {"clients", "test", "public"}  # told as "data"
     compared = {name.replace(" ", "_") for name in scenario_identity(small(), KEY)}

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma import LocalTraining, Scenario
 from trilemma.errors import InvalidInput
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.game.playing.suite import suite_of, why_not
 from trilemma.learning import client_update
@@ -66,13 +66,13 @@ def test_an_update_of_several_inputs_is_that_of_plain_autograd() -> None:
         scenario = Scenario(model, cross_entropy, [make(30, 0), make(30, 1)], make(40, 2), ONE)
         inputs, labels = make(2, 7)
         values = inputs.values() if isinstance(inputs, dict) else inputs
-        tensors = [torch.as_tensor(each) for each in values]
-        tensors = [each.float() if each.is_floating_point() else each for each in tensors]
+        tensors = [torch.as_tensor(value) for value in values]
+        tensors = [tensor.float() if tensor.is_floating_point() else tensor for tensor in tensors]
         loss = cross_entropy(model(*tensors), torch.as_tensor(labels))
         expected = torch.cat(
-            [each.flatten() for each in torch.autograd.grad(loss, list(model.parameters()))]
+            [item.flatten() for item in torch.autograd.grad(loss, list(model.parameters()))]
         )
-        packed = torch.cat([each.flatten(1) for each in tensors], 1)
+        packed = torch.cat([tensor.flatten(1) for tensor in tensors], 1)
         weights = scenario.task.layout.flatten(dict(model.named_parameters())).detach()
         sent = client_update(scenario.task, weights, packed, torch.as_tensor(labels), ONE)
         torch.testing.assert_close(sent, expected, rtol=1e-4, atol=1e-7)
@@ -84,7 +84,7 @@ def test_several_inputs_are_attacked_trained_and_get_a_recipe(make: object) -> N
     scenario = Scenario(model, cross_entropy, [drawn(40, k) for k in range(3)], drawn(60, 9), ONE)
     assert "gaussian-posterior" in suite_of(scenario, "candidates").attacks
     assert ("dlg" in suite_of(scenario, "candidates").attacks) == (make is wards)
-    work = Bench(scenario, None, 1, 2, 0, "rest")()
+    work = JobRunner(scenario, None, 1, 2, 0, "rest")()
     assert work(AttackJob("s", "none", ("exact-posterior",), Adversary.SERVER, 1, 0, 3))
     assert work(TrainJob("none", 0, 2))
     assert 0 < tolerance(scenario) < 10
@@ -93,7 +93,7 @@ def test_several_inputs_are_attacked_trained_and_get_a_recipe(make: object) -> N
 
 def test_a_dataset_of_dicts_is_as_good_as_columns() -> None:
     inputs, labels = texts(20, 0)
-    rows = [({name: each[k] for name, each in inputs.items()}, labels[k]) for k in range(20)]
+    rows = [({name: item[k] for name, item in inputs.items()}, labels[k]) for k in range(20)]
     one = Scenario(Masked(), cross_entropy, [(inputs, labels)], texts(20, 1), ONE)
     other = Scenario(Masked(), cross_entropy, [rows], texts(20, 1), ONE)
     assert torch.equal(one.records[0].inputs, other.records[0].inputs)
@@ -145,7 +145,7 @@ def test_padding_couples_records_by_a_denominator_alone() -> None:
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     whole = client_update(task, weights, x, y, clipped.local_training)
     own = [client_update(task, weights, x[[i]], y[[i]], LocalTraining(batch=1)) for i in (0, 1)]
-    expected = sum(0.5 * each * min(1.0, 0.1 / float(each.norm())) for each in own)
+    expected = sum(0.5 * item * min(1.0, 0.1 / float(item.norm())) for item in own)
     torch.testing.assert_close(whole, expected, rtol=1e-4, atol=1e-7)
 
 
@@ -164,11 +164,13 @@ def test_a_loss_between_records_is_still_refused() -> None:
 def test_records_without_labels_are_their_own() -> None:
     x = torch.rand(40, 5, generator=torch.Generator().manual_seed(0))
     scenario = Scenario(nn.Linear(5, 5), mse_loss, [(x[:20], None)], (x[20:], None), ONE)
-    weights = torch.cat([each.detach().flatten() for each in scenario.model.parameters()])
+    weights = torch.cat(
+        [parameter.detach().flatten() for parameter in scenario.model.parameters()]
+    )
     sent = client_update(scenario.task, weights, x[:2], x[:2], ONE)
     loss = mse_loss(scenario.model(x[:2]), x[:2])
-    slopes = torch.autograd.grad(loss, list(scenario.model.parameters()))
-    torch.testing.assert_close(sent, torch.cat([each.flatten() for each in slopes]))
+    gradients = torch.autograd.grad(loss, list(scenario.model.parameters()))
+    torch.testing.assert_close(sent, torch.cat([gradient.flatten() for gradient in gradients]))
     assert "are their own labels" in str(why_not(scenario, "dlg"))
     tokens, _ = padded(40, 0)
     text = Scenario(Bigram(), next_token, [(tokens, None)], (tokens, None), ONE)
@@ -228,7 +230,7 @@ def test_dropout_as_a_function_is_found_and_switched_off() -> None:
 
     x, y = torch.rand(40, 5), torch.arange(40) % 2
     scenario = Scenario(Dropping(), cross_entropy, [(x, y)], (x, y), ONE)
-    assert any("within forward() is off" in each for each in scenario.remarks)
+    assert any("within forward() is off" in remark for remark in scenario.remarks)
     assert scenario.task.way.kind == "recorded"
 
     class Always(Dropping):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy
 
-from trilemma.learning import Company, Task
+from trilemma.learning import BatchNormContext, Task
 from trilemma.learning.modules import fitted
 
 
@@ -48,13 +48,13 @@ def parts(
 ) -> torch.Tensor:
     """Each record's part [U, n, m] of a batch's update, the records in their own company."""
     named = vmap(task.layout.unflatten)(weights)
-    company = Company.of(task, named, people, labels, size, shared=True)
+    context = BatchNormContext.of(task, named, people, labels, size, shared=True)
 
     def loss(at: torch.Tensor, met: object, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return company.loss(task, task.layout.unflatten(at), met, x, y)  # type: ignore[arg-type]
+        return context.loss(task, task.layout.unflatten(at), met, x, y)  # type: ignore[arg-type]
 
     each = vmap(vmap(grad(loss), (None, None, 0, 0)), (0, 0, None, None))
-    made: torch.Tensor = each(weights, company.met, people, labels)
+    made: torch.Tensor = each(weights, context.met, people, labels)
     return made
 
 
@@ -65,14 +65,14 @@ def parts(
 def test_parts_in_a_large_batch_add_up_to_its_gradient(
     model: type[nn.Module], sent_at: float | None
 ) -> None:
-    """Statistics are means over records, and so are slopes by them: nothing is lost."""
+    """Statistics are means over records, and so are gradients by them: nothing is lost."""
     task = task_of(model(), sent_at)
     weights, people = drawn(2, task.layout.size), drawn(12, 1, 4, 4, seed=1)
     labels = torch.arange(12) % 3
-    whole = torch.stack([grad(task.mean_loss)(each, people, labels) for each in weights])
+    whole = torch.stack([grad(task.mean_loss)(weight, people, labels) for weight in weights])
     made = parts(task, weights, people, labels, 10**9).mean(1)
     if task.statistics is not None:  # torch counts a place less, which matters for twelve records
-        told = torch.stack([statistics(task, each, people) for each in weights])
+        told = torch.stack([statistics(task, weight, people) for weight in weights])
         whole = torch.where(task.statistics > 0, told, whole)
     assert torch.allclose(made, whole, rtol=1e-6, atol=1e-7)
 
@@ -81,7 +81,7 @@ def statistics(task: Task, weights: torch.Tensor, people: torch.Tensor) -> torch
     """What is sent of running statistics [m] if all places count."""
     assert task.statistics is not None
     named = task.layout.unflatten(weights)
-    sums = {name: torch.zeros_like(each) for name, each in named.items()}
+    sums = {name: torch.zeros_like(value) for name, value in named.items()}
 
     def noted(norm: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
         def note(_: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
@@ -93,9 +93,9 @@ def statistics(task: Task, weights: torch.Tensor, people: torch.Tensor) -> torch
         return note
 
     hooks = [
-        each.register_forward_pre_hook(noted(name))
-        for name, each in task.model.named_modules()
-        if isinstance(each, nn.BatchNorm1d | nn.BatchNorm2d)
+        item.register_forward_pre_hook(noted(name))
+        for name, item in task.model.named_modules()
+        if isinstance(item, nn.BatchNorm1d | nn.BatchNorm2d)
     ]
     with torch.no_grad():
         task.run(named, people)
@@ -128,6 +128,6 @@ def test_the_model_is_left_as_it_was() -> None:
     named = vmap(task.layout.unflatten)(drawn(1, task.layout.size))
     before = task.model(people)
     with pytest.raises(RuntimeError):
-        Company.of(task, named, people[..., 0], labels, 4, shared=True)
-    Company.of(task, named, people, labels, 4, shared=True)
+        BatchNormContext.of(task, named, people[..., 0], labels, 4, shared=True)
+    BatchNormContext.of(task, named, people, labels, 4, shared=True)
     assert torch.equal(task.model(people), before)

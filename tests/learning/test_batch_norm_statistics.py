@@ -61,11 +61,11 @@ def test_an_update_leads_where_torch_goes(training: LocalTraining) -> None:
         cross_entropy(model(inputs[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call]
         descent.step()
     state = model.state_dict()
-    sent = {name for name, each in state.items() if each.is_floating_point()}
+    sent = {name for name, value in state.items() if value.is_floating_point()}
     assert set(after) == sent
     assert {"1.running_mean", "5.running_var"} <= sent
-    for name, each in after.items():
-        torch.testing.assert_close(each, state[name], rtol=1e-10, atol=1e-12)
+    for name, value in after.items():
+        torch.testing.assert_close(value, state[name], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("training", [ONE, SEVERAL])
@@ -84,9 +84,9 @@ def test_its_derivative_is_that_of_a_difference_quotient(training: LocalTraining
             each = task.layout.unflatten(update)[name].flatten()
             return (each * torch.arange(1.0, len(each) + 1)).sum()
 
-        slope = float((grad(part)(inputs) * along).sum())
+        gradient = float((grad(part)(inputs) * along).sum())
         ahead, behind = (float(part(inputs + way * along)) for way in (1e-6, -1e-6))
-        assert slope == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-8), name
+        assert gradient == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-8), name
 
 
 def test_clients_alone_and_together_send_the_same() -> None:
@@ -94,9 +94,9 @@ def test_clients_alone_and_together_send_the_same() -> None:
         cohorts, sending = cohorts_of(made := scenario(training), 3, seed=0)
         weights = made.task.layout.flatten(dict(made.task.model.named_parameters())).detach()
         together = sending.updates(weights, *cohorts.rows(0, (0, 1, 2)))
-        for client, each in enumerate(together):
+        for client, item in enumerate(together):
             alone = sending.alone(weights, *cohorts.rows(0, (client,)))
-            torch.testing.assert_close(alone, each)
+            torch.testing.assert_close(alone, item)
 
 
 def test_a_scenario_says_what_is_sent_and_travels() -> None:
@@ -108,7 +108,7 @@ def test_a_scenario_says_what_is_sent_and_travels() -> None:
     other = pickle.loads(pickle.dumps(made))
     x, y = records(6)
     weights = made.task.layout.flatten(dict(made.task.model.named_parameters())).detach()
-    sent = [client_update(each.task, weights, x, y, ONE) for each in (made, other)]
+    sent = [client_update(value.task, weights, x, y, ONE) for value in (made, other)]
     assert torch.equal(*sent)
     assert torch.equal(
         client_update(Task(copy.deepcopy(made.task.model), cross_entropy, 3), weights, x, y, ONE),
@@ -213,8 +213,8 @@ def test_initialise_may_load_a_whole_state_and_leaves_variances_positive() -> No
         model.load_state_dict(state)
 
     def drawn(model: nn.Module) -> None:
-        for each in model.parameters():
-            nn.init.normal_(each)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter)
 
     made = Scenario(*given, initialise=load, sends_statistics=True)
     weights = made.task.layout.unflatten(fresh_weights(made, [0])[0])

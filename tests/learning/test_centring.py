@@ -52,7 +52,9 @@ def test_a_centred_model_is_the_same_function_and_the_given_one_stays(name: str)
     assert torch.allclose(made(inputs), model(inputs), atol=1e-5)
     assert torch.equal(weights_of(model), before)
     assert not torch.allclose(weights_of(made), before, atol=1e-2)
-    assert [each.shape for each in made.parameters()] == [e.shape for e in model.parameters()]
+    assert [parameter.shape for parameter in made.parameters()] == [
+        e.shape for e in model.parameters()
+    ]
 
 
 def test_means_are_those_of_what_layers_read() -> None:
@@ -73,7 +75,7 @@ def test_its_gradient_is_that_of_the_explicit_parametrisation(name: str) -> None
     made = centred(model, {layer: mean})
     parameters = list(made.parameters())
     found = torch.autograd.grad(cross_entropy(made(inputs), labels), parameters)
-    explicit = [each.detach().clone().requires_grad_() for each in parameters]
+    explicit = [parameter.detach().clone().requires_grad_() for parameter in parameters]
     if name == "dense":
         hidden = torch.tanh(linear(inputs.flatten(1) - mean, *explicit[:2]))
     else:

@@ -216,13 +216,13 @@ def test_an_attack_can_differentiate_many_units_at_once(
     def mixed(x: torch.Tensor, here: torch.Tensor) -> torch.Tensor:
         return mix @ client_update(double, weights.double(), x, targets, setting, here)
 
-    slopes = vmap(grad(mixed))(units, masks)
+    gradients = vmap(grad(mixed))(units, masks)
     along = torch.randn(6, 4, generator=draw, dtype=torch.float64)
-    for unit, mask, slope in zip(units, masks, slopes, strict=True):
+    for unit, mask, gradient in zip(units, masks, gradients, strict=True):
         step = 1e-6
         ahead, behind = mixed(unit + step * along, mask), mixed(unit - step * along, mask)
         quotient = (ahead - behind).item() / (2 * step)
-        assert (slope * along).sum().item() == pytest.approx(quotient, rel=1e-5)
+        assert (gradient * along).sum().item() == pytest.approx(quotient, rel=1e-5)
 
 
 def test_the_mean_over_draws_is_the_full_gradient() -> None:

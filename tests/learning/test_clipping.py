@@ -89,7 +89,7 @@ def by_hand(
     for x, y in zip(inputs, labels, strict=True):
         parameters = list(model.parameters())
         grads = torch.autograd.grad(cross_entropy(model(x[None]), y[None]), parameters)
-        row = torch.cat([each.flatten().double() for each in grads])
+        row = torch.cat([grad.flatten().double() for grad in grads])
         rows.append(row * min(1.0, clip / float(row.norm())))
     return rows
 

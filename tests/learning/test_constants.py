@@ -57,18 +57,18 @@ def flat(task: Task) -> torch.Tensor:
 def test_what_is_held_is_computed_with_in_the_precision_of_the_weights() -> None:
     torch.manual_seed(0)
     task, inputs, labels = Task(Held(), Weighing(), 3), torch.randn(4, 6), torch.arange(4) % 3
-    before = {name: (id(each), each.clone()) for name, each in constants(task.model)}
+    before = {name: (id(item), item.clone()) for name, item in constants(task.model)}
     twin = Task(copy.deepcopy(task.model).double(), Weighing().double(), 3)
     weights, x = flat(task).double(), inputs.double()
-    slope = vmap(grad(task.mean_loss), (0, None, None))
+    gradient = vmap(grad(task.mean_loss), (0, None, None))
     for _ in range(2):
-        found = slope(torch.stack([weights, 2 * weights]), x, labels)
+        found = gradient(torch.stack([weights, 2 * weights]), x, labels)
         torch.testing.assert_close(found[1], grad(twin.mean_loss)(2 * weights, x, labels))
     assert torch.equal(task.outputs(flat(task), inputs), task.model(inputs))
-    for name, each in constants(task.model):
-        assert id(each) == before[name][0], "nothing is put in its place"
-        assert each.dtype == before[name][1].dtype
-        assert torch.equal(each, before[name][1])
+    for name, item in constants(task.model):
+        assert id(item) == before[name][0], "nothing is put in its place"
+        assert item.dtype == before[name][1].dtype
+        assert torch.equal(item, before[name][1])
 
 
 def test_copies_are_made_once_and_outside_of_what_is_recorded() -> None:
@@ -76,26 +76,26 @@ def test_copies_are_made_once_and_outside_of_what_is_recorded() -> None:
     task, inputs, labels = Task(Held(), cross_entropy, 3), torch.randn(4, 6), torch.arange(4) % 3
     example = flat(task).double(), inputs.double(), labels
 
-    def slope(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def gradient(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = grad(task.mean_loss)(at, x, y)
         return made
 
-    run = traced(("slope",), task, slope, example)  # the first to ask for copies
+    run = traced(("gradient",), task, gradient, example)  # the first to ask for copies
     steps = run.steps  # type: ignore[attr-defined]
-    assert not [each for each in steps if each.target is torch.ops.aten._to_copy.default]
+    assert not [step for step in steps if step.target is torch.ops.aten._to_copy.default]
     made = converted(task.model, torch.float32, torch.float64)
     assert made["matrix"] is made["again"]
     assert made["matrix"] is converted(task.model, torch.float32, torch.float64)["matrix"]
-    assert traced(("slope",), task, slope, example) is run
-    torch.testing.assert_close(run(*example), slope(*example))
+    assert traced(("gradient",), task, gradient, example) is run
+    torch.testing.assert_close(run(*example), gradient(*example))
     task.model.get_buffer("matrix").mul_(2)
     assert torch.equal(
         converted(task.model, torch.float32, torch.float64)["matrix"], 2 * made["matrix"]
     )
-    later = traced(("slope",), task, slope, example)
+    later = traced(("gradient",), task, gradient, example)
     assert later is not run
     assert not torch.allclose(later(*example), run(*example))
-    torch.testing.assert_close(later(*example), slope(*example))
+    torch.testing.assert_close(later(*example), gradient(*example))
 
 
 def test_what_is_held_in_another_type_on_purpose_stays() -> None:

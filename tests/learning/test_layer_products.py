@@ -205,7 +205,7 @@ def test_a_small_term_of_the_loss_itself_is_kept() -> None:
     small = loss_of(task)
 
     def of(named: Any, met: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        sizes = [each.square().sum() for each in named.values()]
+        sizes = [value.square().sum() for value in named.values()]
         return small.of(named, met, x, y) + 1e-4 * torch.stack(sizes).sum()
 
     met = (torch.tensor(1.0),)

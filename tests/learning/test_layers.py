@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from trilemma import LocalTraining, Scenario
 from trilemma.errors import InvalidInput
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.learning import client_update
 from trilemma.observations import Adversary
@@ -23,8 +23,8 @@ ONE = LocalTraining(batch=2, lr=0.5)
 
 
 def initialised(model: nn.Module) -> None:
-    for each in model.parameters():
-        nn.init.normal_(each, std=0.3)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
 
 
 class Attending(nn.Module):
@@ -113,15 +113,15 @@ def test_an_update_is_that_of_plain_autograd_and_can_be_attacked(name: str) -> N
     model = MODELS[name]()
     made = scenario(model)
     x, y = made.records[0].inputs[:2], made.records[0].labels[:2]
-    trained = [each for each in model.parameters() if each.requires_grad]
-    slopes = torch.autograd.grad(
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gradients = torch.autograd.grad(
         cross_entropy(model(x), y), trained, allow_unused=True, materialize_grads=True
     )
-    expected = torch.cat([each.flatten() for each in slopes])
+    expected = torch.cat([gradient.flatten() for gradient in gradients])
     weights = made.task.layout.flatten(dict(model.named_parameters())).detach()
     sent = client_update(made.task, weights, x, y, ONE)
     torch.testing.assert_close(sent, expected, rtol=1e-4, atol=1e-6)
-    assert Bench(made, None, 1, 1, 0, "rest")()(
+    assert JobRunner(made, None, 1, 1, 0, "rest")()(
         AttackJob("s", "none", ("exact-posterior",), Adversary.SERVER, 1, 0, 2)
     )
 

@@ -38,11 +38,11 @@ def test_one_hot_rows_give_torchs_own_loss_and_gradient(name: str) -> None:
         outputs, labels = draw(7, seed)
         outputs.requires_grad_()
         expected = loss(outputs, labels)
-        slope = torch.autograd.grad(expected, outputs)[0]
+        gradient = torch.autograd.grad(expected, outputs)[0]
         for targets in (labels, one_hot(labels, 4).float()):
             ours = class_loss(loss, outputs, targets)
             assert ours.item() == pytest.approx(expected.item(), rel=1e-5)
-            assert torch.allclose(torch.autograd.grad(ours, outputs)[0], slope, atol=1e-6)
+            assert torch.allclose(torch.autograd.grad(ours, outputs)[0], gradient, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [n for n in LOSSES if n != "sum"])
@@ -121,11 +121,11 @@ def test_cross_entropy_under_vmap_is_torchs_own_to_the_bit(loss: Loss, dtype: to
             return class_loss(loss, made, told)
 
         found, theirs = (
-            vmap(grad_and_value(each))(outputs, labels) for each in (ours, cross_entropy)
+            vmap(grad_and_value(value))(outputs, labels) for value in (ours, cross_entropy)
         )
         for one, other in zip(found, theirs, strict=True):
             assert torch.equal(one, other)
-        alone = torch.stack([ours(*each) for each in zip(outputs, labels, strict=True)])
+        alone = torch.stack([ours(*pair) for pair in zip(outputs, labels, strict=True)])
         torch.testing.assert_close(alone, theirs[1])
 
 

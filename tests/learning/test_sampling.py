@@ -15,7 +15,7 @@ STEPS = LocalTraining("fedavg", steps=3, batch=4, sampling="poisson")
 def drawn(setting: LocalTraining, n: int, count: int, seed: int = 0) -> np.ndarray:
     """Who took part in `count` draws: [count, steps, n]."""
     draw, taken = np.random.default_rng(seed), np.zeros((count, setting.steps, n))
-    for each in range(count):
+    for number in range(count):
         rows, present = draw_rows(setting, n, draw)
         assert present is not None
         mask = present.reshape(setting.steps, -1)
@@ -23,7 +23,7 @@ def drawn(setting: LocalTraining, n: int, count: int, seed: int = 0) -> np.ndarr
         assert not mask[:, width:].any(), "padding comes last"
         assert len(set(rows[:width].tolist())) == width, "no record is drawn twice"
         assert set(rows[width:].tolist()) <= {0}
-        taken[each][:, rows[:width].numpy()] = mask[:, :width].numpy()
+        taken[number][:, rows[:width].numpy()] = mask[:, :width].numpy()
     return taken
 
 
@@ -36,9 +36,9 @@ def test_every_record_joins_every_step_by_itself(setting: LocalTraining) -> None
     assert np.abs(taken.mean(0) - rate).max() < 4.5 * sd
     # The number in a step is binomial,
     sizes = taken[:, 0].sum(1).astype(int)
-    law = stats.binom(n, rate)
+    distribution = stats.binom(n, rate)
     cells = np.array([(sizes == k).sum() for k in range(9)] + [(sizes >= 9).sum()])
-    shares = np.array([law.pmf(k) for k in range(9)] + [law.sf(8)])
+    shares = np.array([distribution.pmf(k) for k in range(9)] + [distribution.sf(8)])
     assert stats.chisquare(cells, count * shares).pvalue > 1e-3
     # and no pair of records, in one step or in two, goes together.
     flat = taken.reshape(count, -1)

@@ -104,7 +104,7 @@ class Twice(nn.Module):
 
 def test_what_has_several_names_is_one_and_stays_as_it_was() -> None:
     task, other = Task(Twice(), cross_entropy, 4), Twice()
-    before = [each.clone() for each in task.model.parameters()]
+    before = [parameter.clone() for parameter in task.model.parameters()]
     inputs = torch.randn(3, 6)
     weights = task.layout.flatten({n: p.detach() for n, p in other.named_parameters()})
     found = vmap(lambda at: task.outputs(at, inputs))(weights.expand(2, -1))

@@ -89,7 +89,9 @@ def by_module(task: Task, weights: torch.Tensor, x: torch.Tensor, y: torch.Tenso
     own = copy.deepcopy(task.model)
     torch.nn.utils.vector_to_parameters(weights, own.parameters())
     cross_entropy(own(x), y).backward()  # type: ignore[no-untyped-call]
-    return torch.cat([each.grad.flatten() for each in own.parameters() if each.grad is not None])
+    return torch.cat(
+        [parameter.grad.flatten() for parameter in own.parameters() if parameter.grad is not None]
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -97,7 +99,7 @@ def test_whatever_the_way_gradients_are_those_of_the_module(name: str) -> None:
     task = task_of(name)
     assert task.way.kind == MODELS[name][1]
     start = task.layout.flatten(dict(task.model.named_parameters())).detach()
-    before = {key: each.clone() for key, each in task.model.state_dict().items()}
+    before = {key: value.clone() for key, value in task.model.state_dict().items()}
     each = task.way.vmap(task.way.grad(task.mean_loss), (None, 0, 0))
     for weights in (start, 0.5 * start):
         found = each(weights, INPUTS[:, None], LABELS[:, None])
@@ -105,7 +107,7 @@ def test_whatever_the_way_gradients_are_those_of_the_module(name: str) -> None:
         for row, x, y in zip(found, INPUTS, LABELS, strict=True):
             torch.testing.assert_close(row, by_module(task, weights, x[None], y[None]))
     after = task.model.state_dict()
-    assert all(torch.equal(after[key], each) for key, each in before.items())
+    assert all(torch.equal(after[key], value) for key, value in before.items())
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN", "a number is read"])
@@ -122,9 +124,11 @@ def test_slopes_of_looped_updates_are_those_of_differences(name: str) -> None:
         return (client_update(task, start, x, LABELS[:2], training) * mix).sum()
 
     x = INPUTS[:2].double()
-    slope, value = task.way.grad_and_value(mixed)(x)
+    gradient, value = task.way.grad_and_value(mixed)(x)
     ahead, behind = mixed(x + 1e-5 * along), mixed(x - 1e-5 * along)
-    torch.testing.assert_close((slope * along).sum(), (ahead - behind) / 2e-5, rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        (gradient * along).sum(), (ahead - behind) / 2e-5, rtol=1e-5, atol=0
+    )
     torch.testing.assert_close(value, mixed(x))
     assert task.way.once == ""
 
@@ -147,14 +151,14 @@ def test_looped_transforms_are_torchs() -> None:
     ):
         torch.testing.assert_close(found, expected)
 
-    def slope_of_slope(z: torch.Tensor, way: Any) -> torch.Tensor:
+    def gradient_of_gradient(z: torch.Tensor, way: Any) -> torch.Tensor:
         made: torch.Tensor = way.grad(lambda y: (way.grad(lambda x: (x**3 * z).sum())(y)).sum())(z)
         return made
 
     z = torch.rand(3)
     torch.testing.assert_close(
-        LOOPED.grad(lambda y: slope_of_slope(y, LOOPED).square().sum())(z),
-        grad(lambda y: slope_of_slope(y, torch.func).square().sum())(z),
+        LOOPED.grad(lambda y: gradient_of_gradient(y, LOOPED).square().sum())(z),
+        grad(lambda y: gradient_of_gradient(y, torch.func).square().sum())(z),
     )
     aux = LOOPED.grad(lambda y: (y.square().sum(), y + 1), has_aux=True)(z)
     torch.testing.assert_close(aux, (2 * z, z + 1))

@@ -593,9 +593,9 @@ def test_e18_trials_that_the_chernoff_lemma_asks_for(
 def test_e18_the_lemma_itself_holds() -> None:
     # It is only wasteful: the exact failure rate at the promised T, by the binomial law.
     trials, rate, e = 6_091, 0.25, 0.1
-    law_of_counts = stats.binom(trials, rate)
+    distribution_of_counts = stats.binom(trials, rate)
     mean = trials * rate
-    exact = law_of_counts.cdf(math.ceil((1 - e) * mean) - 1) + law_of_counts.sf(
+    exact = distribution_of_counts.cdf(math.ceil((1 - e) * mean) - 1) + distribution_of_counts.sf(
         math.floor((1 + e) * mean)
     )
     assert exact < 1e-4 < surrogate_bounds.chernoff_failure(e, trials, [rate])
@@ -787,8 +787,8 @@ def test_theorem_meta_the_optimum_wins_on_a_fine_grid(
     # No grid point that meets the constraint does better, and the best one is next to γ*.
     step = float(np.abs(np.diff(gamma)).max())
     assert found.objective <= best + 1e-9
-    slope = float(np.abs(np.diff(weights[0] * utility + weights[1] * cost)).max())
-    assert best <= found.objective + slope + 1e-9
+    gradient = float(np.abs(np.diff(weights[0] * utility + weights[1] * cost)).max())
+    assert best <= found.objective + gradient + 1e-9
     edge = gamma[allowed].max() if name == "compression" else gamma[allowed].min()
     assert abs(found.value.value - edge) <= step * 1.000001
 
@@ -832,18 +832,20 @@ def random_systems(seed: int, count: int, concentration: tuple[float, float]) ->
     shape = 10 ** rng.uniform(*concentration, (count, 1, 1))
     table = rng.gamma(np.broadcast_to(shape, (count, 4, 5))) + 1e-12
     table /= table.sum(axis=-1, keepdims=True)
-    laws = rng.dirichlet(np.full(4, 0.3), size=(2, count))
+    distributions = rng.dirichlet(np.full(4, 0.3), size=(2, count))
     near = rng.random(count) < 0.5  # protections that change little
     move = (10 ** rng.uniform(-3, 0, count))[:, None]
-    laws[1] = np.where(near[:, None], (1 - move) * laws[0] + move * laws[1], laws[1])
+    distributions[1] = np.where(
+        near[:, None], (1 - move) * distributions[0] + move * distributions[1], distributions[1]
+    )
     own = rng.dirichlet(np.ones(5), size=count)
     prior = np.where((rng.random(count) < 0.5)[:, None], table.mean(axis=1), own)
-    original, protected = (np.einsum("nw,nwd->nd", p, table) for p in laws)
+    original, protected = (np.einsum("nw,nwd->nd", p, table) for p in distributions)
     return Systems(
         c1=root_js(original, prior),
         leaked=root_js(protected, prior),
         shift=root_js(original, protected),
-        tv=np.abs(laws[0] - laws[1]).sum(axis=-1) / 2,
+        tv=np.abs(distributions[0] - distributions[1]).sum(axis=-1) / 2,
         xi=np.abs(np.log(table / prior[:, None, :])).max(axis=(1, 2)),
     )
 

@@ -55,7 +55,7 @@ def test_e07_the_attack_recovers_everything_at_the_papers_optimum(
     protected, _ = measure(scenario, Measurement(units=8, protection=protection), TWENTY)
     assert protected is not None
     # The budget of .3 would allow 17 % of the records: 5 of 32.
-    assert protected.tagged().sum() >= 30
+    assert protected.target().sum() >= 30
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_e07_the_mask_at_the_optimum_stops_recovery_but_not_identification() -> 
     protection = parse_protection(spec)
     protected, _ = measure(scenario, Measurement(units=8, protection=protection), TWENTY)
     assert protected is not None
-    assert protected.tagged().sum() <= 2
+    assert protected.target().sum() <= 2
     (found,) = rate(
         scenario, knows="rest", protection=protection, units=24, restarts=1, seed=0
     ).rated
@@ -79,8 +79,8 @@ def test_e16_the_attack_at_the_wrong_weights_reports_false_privacy() -> None:
     scenario = load_scenario("digits-mlp", clients=4, batch=1).with_local_training(lr=0.5)
     _, right = measure(scenario, Measurement(units=8), TWENTY)
     _, wrong = measure(scenario, Measurement(units=8, literal=True), TWENTY)
-    assert right.tagged().sum() >= 30
-    assert wrong.tagged().sum() <= 2
+    assert right.target().sum() >= 30
+    assert wrong.target().sum() <= 2
 
 
 @pytest.mark.slow

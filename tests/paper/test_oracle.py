@@ -96,7 +96,7 @@ def call(
             main()
         out, err = capsys.readouterr()
         assert not end.value.code, err
-        return {each["mechanism"]: each for each in json.loads(out)["results"]}
+        return {load["mechanism"]: load for load in json.loads(out)["results"]}
 
     return run
 
@@ -122,7 +122,7 @@ def neutral_values(case: Case, name: str) -> list[mpf]:
     """The clients' neutral values of γ; the distance is counted from one of them."""
     deltas = sorted(map(mpf, case.deltas))
     return {
-        "randomization": [mpf(0)], "paillier": [mpmath.sqrt(2 * each) for each in deltas],
+        "randomization": [mpf(0)], "paillier": [mpmath.sqrt(2 * delta) for delta in deltas],
         "secret-sharing": deltas, "compression": [mpf(1)],
     }[name]  # fmt: skip
 

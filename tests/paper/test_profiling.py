@@ -27,7 +27,7 @@ def test_the_profiles_are_those_of_fresh_updates() -> None:
             batch = records[torch.from_numpy(draw.choice(len(records), 6, replace=False))]
             loss = cross_entropy(scenario.model(batch.inputs), batch.labels)
             grads = torch.autograd.grad(loss, list(scenario.model.parameters()))
-            rows.append(torch.cat([each.reshape(-1) for each in grads]).numpy())
+            rows.append(torch.cat([grad.reshape(-1) for grad in grads]).numpy())
         expected = np.stack(rows).std(axis=0, ddof=1)
         assert profile.parameters == 39
         assert isinstance(profile.sigma, np.ndarray)

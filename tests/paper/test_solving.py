@@ -44,9 +44,9 @@ def test_infeasible_problems_name_a_budget_that_is_feasible_and_nearly_the_least
     for _ in range(500):
         constants = Constants(float(1 - rng.random()), float(10 ** rng.uniform(-3, 2)))
         budget = float(rng.uniform(0.001, 0.999))
-        for each in MECHANISMS.values():
+        for item in MECHANISMS.values():
             for form in ("corrected", "tight"):
-                solution = solve(each, constants, Problem(budget), [PROFILE], form=form)
+                solution = solve(item, constants, Problem(budget), [PROFILE], form=form)
                 if solution.regime is not Regime.INFEASIBLE:
                     assert solution.reason == ""
                     continue
@@ -54,9 +54,9 @@ def test_infeasible_problems_name_a_budget_that_is_feasible_and_nearly_the_least
                 assert solution.value is None
                 if found := re.search(r"nearest feasible budget is (\S+)\.$", solution.reason):
                     nearest = float(found[1])
-                    again = solve(each, constants, Problem(nearest), [PROFILE], form=form)
+                    again = solve(item, constants, Problem(nearest), [PROFILE], form=form)
                     assert again.feasible
-                    limit = each.largest_distortion(each.form(form))
+                    limit = item.largest_distortion(item.form(form))
                     edge = 2 * constants.c1 - limit * constants.c2
                     assert edge <= nearest <= edge + 2e-4
                     named += 1
@@ -133,15 +133,15 @@ def test_the_worst_case_of_the_other_regime_is_told() -> None:
 
 def test_several_clients_share_one_parameter() -> None:
     profiles = [Profile(2410, delta=d, sigma=s) for d, s in [(0.1, 0.01), (0.5, 0.05), (2.0, 0.3)]]
-    for each in MECHANISMS.values():
-        solution = solve(each, Constants(0.9, 200.0), Problem(0.3), profiles)
+    for value in MECHANISMS.values():
+        solution = solve(value, Constants(0.9, 200.0), Problem(0.3), profiles)
         assert solution.surrogate_leakage == pytest.approx(0.3, abs=1e-9)
 
 
 def test_unlike_clients_that_need_nothing_are_not_distorted() -> None:
     profiles = [Profile(2410, delta=d, sigma=1.0) for d in (0.1, 0.5, 2.0)]
-    for each in MECHANISMS.values():
-        solution = solve(each, Constants(0.2, 5.0), Problem(0.4), profiles)
+    for value in MECHANISMS.values():
+        solution = solve(value, Constants(0.2, 5.0), Problem(0.4), profiles)
         assert solution.distortion == 0
         assert solution.proved
 

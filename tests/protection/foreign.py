@@ -11,7 +11,7 @@ import torch
 from trilemma.entropy import Seeded, System
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -45,8 +45,8 @@ class Shift(Tunable):
         return self.by
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         assert isinstance(entropy, Seeded)
         noise = torch.randn(
             update.values.shape,
@@ -57,9 +57,9 @@ class Shift(Tunable):
             noise = noise.abs()
         if self.told == "changes its input":
             update.values.mul_(2)
-        return Partial(update.values + self.by * noise, update.known)
+        return SparseUpdate(update.values + self.by * noise, update.known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         if self.told == "nothing":
             return making
         return making.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
@@ -82,9 +82,9 @@ class Rounding(Transform):
             raise ValueError("rounds to no part at all")
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
-        return Partial((self.to * update.values).round() / self.to, update.known)
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
+        return SparseUpdate((self.to * update.values).round() / self.to, update.known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return making

@@ -81,7 +81,7 @@ def test_who_reads_what(text: str, server: list[int], client: list[int], key: Pr
     protection = parse_protection(text)
     for adversary, expected in ((Adversary.SERVER, server), (Adversary.CLIENT, client)):
         seen = Arithmetic(protection, updates(), None, a_round(), Seeded(5)).read_by(adversary)
-        assert [each.clients for each in seen] == expected
+        assert [item.clients for item in seen] == expected
 
 
 def test_what_the_server_reads_of_a_sum_is_the_sum() -> None:
@@ -138,24 +138,24 @@ def test_the_noise_that_is_told_is_the_noise_that_is_there(
     big = torch.rand((CLIENTS, 20_000), generator=generator, dtype=torch.float64) - 0.5
     seen = [*Arithmetic(protection, big, None, a_round(), Seeded(2)).read_by(adversary)]
     rows = big * (0.3 / big.norm(dim=1, keepdim=True)) if "clip=" in text else big
-    for index, each in enumerate(seen):
-        if isinstance(each.weights, torch.Tensor):
-            truth = (each.weights * rows[1:]).sum(dim=0)
+    for index, item in enumerate(seen):
+        if isinstance(item.weights, torch.Tensor):
+            truth = (item.weights * rows[1:]).sum(dim=0)
         elif adversary is Adversary.CLIENT:
             truth = rows[1:].sum(dim=0) / CLIENTS
         else:
-            truth = rows[index] if each.clients == 1 else rows.mean(dim=0)
-        known = torch.ones(20_000, dtype=torch.bool) if each.known is None else each.known
-        left = (each.update - truth)[known]
-        if each.noise is None:
+            truth = rows[index] if item.clients == 1 else rows.mean(dim=0)
+        known = torch.ones(20_000, dtype=torch.bool) if item.known is None else item.known
+        left = (item.update - truth)[known]
+        if item.noise is None:
             assert float(left.abs().max()) < 1e-12
             continue
-        scale = each.noise.scale / (math.sqrt(3) if each.noise.kind == "uniform" else 1)
+        scale = item.noise.scale / (math.sqrt(3) if item.noise.kind == "uniform" else 1)
         assert float(left.std()) == pytest.approx(scale, rel=0.05)
-        if isinstance(each.weights, torch.Tensor):  # whoever sent a coordinate, and however many
-            senders = (each.weights > 0).sum(dim=0)
+        if isinstance(item.weights, torch.Tensor):  # whoever sent a coordinate, and however many
+            senders = (item.weights > 0).sum(dim=0)
             for count in range(1, CLIENTS):
-                part = (each.update - truth)[senders == count]
+                part = (item.update - truth)[senders == count]
                 assert float(part.std()) == pytest.approx(scale, rel=0.1)
 
 

@@ -58,7 +58,7 @@ def test_own_places_divide_the_variance_by_the_number_of_clients(text: str, clie
     means = []
     for number in range(400):
         sent = [protection.apply(update, k, a_round(number), Seeded(0)) for k in range(CLIENTS)]
-        means.append(torch.stack([each.values for each in sent]).mean(dim=0))
+        means.append(torch.stack([item.values for item in sent]).mean(dim=0))
     found = torch.stack(means)
     assert float(found.mean()) == pytest.approx(0.1, rel=0.05)
     assert float(found.var()) == pytest.approx(4 * 0.1**2 / clients, rel=0.1)
@@ -106,7 +106,7 @@ def test_noise_may_follow_layers_that_are_scaled_alike() -> None:
 def test_an_update_passes_its_parts_in_order() -> None:
     parts = (Randomization(1.0), Compression(0.5))
     assert Protection(parts).parts == (*parts, Plain())
-    assert [each.words(str) for each in Protection(parts, SecretSharing()).parts] == [
+    assert [part.words(str) for part in Protection(parts, SecretSharing()).parts] == [
         "noise of variance 1.0",
         "compression to a random 50.0 % of the coordinates",
         "secret sharing",

@@ -19,7 +19,7 @@ from trilemma.protection.round_arithmetic import Arithmetic, is_exact
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.specs import parse_protection
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 
 TRANSFORMS = (
@@ -121,7 +121,7 @@ def test_sums_are_whole_beyond_what_doubles_hold() -> None:
     unit = transport.fixed.step / sum(weights)
     for place, column in enumerate(rows.T.tolist()):
         units = [round(value / transport.fixed.step) for value in column]
-        total = sum(weight * each for weight, each in zip(weights, units, strict=True))
+        total = sum(weight * item for weight, item in zip(weights, units, strict=True))
         assert found[place].item() == total * unit
     assert torch.equal(found, real_mean(Protection((), transport), rows, weights))
 
@@ -139,11 +139,11 @@ class Broken(Transform):
     name: ClassVar[str] = "broken"
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
-        return Partial(update.values * (math.nan if client == 2 else 1.0))
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
+        return SparseUpdate(update.values * (math.nan if client == 2 else 1.0))
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return making
 
 
@@ -184,8 +184,11 @@ def test_what_rounding_puts_beyond_the_range_is_beyond_it(dtype: torch.dtype) ->
 def test_what_is_not_sent_may_be_beyond_all_numbers() -> None:
     """Of 1e38, ten times as much is infinite: which only matters where it is sent."""
     protection, info, one = parse_protection("compression:keep=0.1"), a_round(), torch.ones(SIZE)
-    sent = [protection.apply(one, each, info, Seeded(4)).known for each in info.participants]
-    nobody = ~torch.stack([each for each in sent if each is not None]).any(0)
+    sent = [
+        protection.apply(one, participant, info, Seeded(4)).known
+        for participant in info.participants
+    ]
+    nobody = ~torch.stack([item for item in sent if item is not None]).any(0)
     rows = torch.zeros(len(sent), SIZE)
     rows[:, nobody] = 1e38
     assert bool(nobody.any())

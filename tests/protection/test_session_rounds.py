@@ -24,7 +24,7 @@ from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import run_round
 from trilemma.protection.sessions import ProtectedClient
 from trilemma.protection.specs import parse_protection
-from trilemma.protection.transforms.base import Partial
+from trilemma.protection.transforms.base import SparseUpdate
 from trilemma.protection.transforms.compression import Compression
 from trilemma.protection.transports.wire import SERVER
 
@@ -125,7 +125,7 @@ def test_the_mean_is_that_of_the_expanded_updates(unbiased: bool, drops: dict[in
         seed = Seeded(info.mask_seed).integer("client", client)
         own = RoundInfo(info.run, info.number, info.participants, info.threshold, seed)
         sent = Compression(0.3).apply(
-            Partial(torch.ones(SIZE)), client=client, round=own, entropy=Seeded(0)
+            SparseUpdate(torch.ones(SIZE)), client=client, round=own, entropy=Seeded(0)
         )
         assert sent.known is not None
         row = np.where(sent.known.numpy(), updates()[client].numpy(), 0.0)
@@ -213,7 +213,7 @@ def test_bounded_masks_need_everyone_and_equal_weights() -> None:
         run_round(protection, updates(), None, a_round(), entropy=Seeded(1), drops={2: 0})
     info = RoundInfo.new([0], Seeded(0))
     alone = Arithmetic(protection, updates()[:1], None, info, Seeded(1))
-    assert [each.clients for each in alone.read_by(Adversary.SERVER)] == [1]
+    assert [item.clients for item in alone.read_by(Adversary.SERVER)] == [1]
 
 
 @pytest.mark.parametrize("text", ["secret-sharing:clip_range=0.25,max_weight=100", PAILLIER])

@@ -25,7 +25,7 @@ FRAME: dict[str, Any] = {
 
 def test_kinds_are_read_and_values_come_back() -> None:
     table = Table.of(FRAME, "ill", categories=["ward"])
-    kinds = {each.name: each.kind for each in table.columns}
+    kinds = {column.name: column.kind for column in table.columns}
     assert kinds == {
         "age": "integer", "bmi": "number", "sex": "category", "smokes": "category",
         "ward": "category",
@@ -42,7 +42,7 @@ def test_kinds_are_read_and_values_come_back() -> None:
 def test_an_embedded_category_is_its_number_and_a_real_target_is_standardised() -> None:
     table = Table.of(FRAME, "bmi", embedded=["sex"])
     records = table.records(FRAME)
-    assert next(each.kind for each in table.columns if each.name == "sex") == "code"
+    assert next(column.kind for column in table.columns if column.name == "sex") == "code"
     assert records.inputs[:, 1].tolist() == [0.0, 1.0, 1.0, 0.0]
     assert table.classes is None
     assert records.labels.view(torch.uint8).shape == (4, 4), "laid out as any tensor"

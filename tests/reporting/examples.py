@@ -53,7 +53,7 @@ TUNED: dict[str, tuple[str, float, float, str, float, float, float]] = {
 
 
 def leaks(hits: int, games: int) -> Estimate:
-    """Leakage of so many right picks out of line-ups of the claim."""
+    """Leakage of so many right guesses out of candidate sets of the claim."""
     return client_leakage(hits, games, kappa=CLAIM.kappa)
 
 
@@ -160,8 +160,8 @@ def verdict(**changes: Any) -> Verdict:
         claim=CLAIM,
         largest_success_rate=P_MAX,
         attacks=tuple(
-            AttackUsed(name, rung, "Attack(iterations=300)", 3, 24, 24 - 4 * n)
-            for n, (name, rung) in enumerate(ATTACKS.items())
+            AttackUsed(name, knows, "Attack(iterations=300)", 3, 24, 24 - 4 * n)
+            for n, (name, knows) in enumerate(ATTACKS.items())
         ),
         deployment=Deployment(
             LocalTraining(batch=4), 2410, clients=10, cohort=10, threshold=7,
@@ -173,7 +173,7 @@ def verdict(**changes: Any) -> Verdict:
         candidates=(chosen, *others),
         beside=(
             Beside(
-                "a curious client", "gaussian-posterior picks the right record in 1 of 16 games",
+                "a curious client", "gaussian-posterior guesses the right record in 1 of 16 games",
                 leaks(1, 16), 16, 1,
             ),
         ),
@@ -200,7 +200,7 @@ def candidate(
     return Candidate(
         name, "measured", True, True,
         f"{symbol.capitalize()} {value:.3g}: every attack that was tried passed its own test on "
-        f"fresh games (right picks: {counts}), which shows a rate of at most {P_MAX:.3g}.",
+        f"fresh games (right guesses: {counts}), which shows a rate of at most {P_MAX:.3g}.",
         rounds=150, protection=spec, symbol=symbol, strength=value, leakage=leaks(16, 90),
         success=success_rate(16, 90), worst_client=Estimate(0.298, 0.088, 0.569), units=540,
         pooled_clients=7, tests=tuple(tests),
@@ -228,7 +228,7 @@ def certificate(**changes: Any) -> Certificate:
         level="record", noise_multiplier=0.61, variance=0.000832, record_clip=0.5, server_lr=8.0,
         rounds=150, sampling_rate=4 / 150, participation="secret", survivors=6, helpers=1,
         person=1, success={2: 0.806, 10: 0.401, 38: 0.219, 100: 0.142, 1000: 0.0493},
-        leakage=0.2994, worst_line_up=7, epsilon=10.37, delta=1e-5, true_positive_rate=0.1423,
+        leakage=0.2994, worst_candidates=7, epsilon=10.37, delta=1e-5, true_positive_rate=0.1423,
         known={2: 0.92, 10: 0.66, 38: 0.46, 100: 0.36, 1000: 0.21},
     )  # fmt: skip
     return replace(made, **changes)
@@ -237,7 +237,9 @@ def certificate(**changes: Any) -> Certificate:
 def front(**changes: Any) -> Front:
     """A front over the same curves."""
     points = curves(points=9)
-    able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]
+    able = [
+        (n, point.objectives) for n, point in enumerate(points) if point.objectives is not None
+    ]
     kept = sorted((able[n] for n in non_dominated([f for _, f in able])), key=lambda e: e[1])
     best = [found for _, found in kept]
     base = verdict()
@@ -254,32 +256,32 @@ def front(**changes: Any) -> Front:
 
 
 def gallery(records: int = 8) -> Gallery:
-    """Pictures of noise: all picked right without protection, one of eight at the verdict."""
+    """Pictures of noise: all guessed right without protection, one of eight at the verdict."""
     draw = random.Random(2)
 
     def pictures() -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(draw.randrange(256) for _ in range(64)) for _ in range(records))
 
-    tagged = {"unprotected": pictures(), "verdict": pictures()}
+    target = {"unprotected": pictures(), "verdict": pictures()}
     columns = []
     for label, spec, rounds in (("unprotected", "none", 1), ("verdict", TUNED_SPEC, 150)):
         for attack in ATTACKS:
             right = tuple(label == "unprotected" or n == 3 for n in range(records))
             others = pictures()
-            picked = tuple(
+            guessed = tuple(
                 mine if hit else other
-                for mine, other, hit in zip(tagged[label], others, right, strict=True)
+                for mine, other, hit in zip(target[label], others, right, strict=True)
             )
-            made = picked if attack == "gaussian-posterior" else pictures()
-            columns.append(Column(label, spec, attack, rounds, made, picked, right))  # type: ignore[arg-type]
-    return Gallery((1, 8, 8), 0.0, 1.0, tagged, tuple(columns))  # type: ignore[arg-type]
+            made = guessed if attack == "gaussian-posterior" else pictures()
+            columns.append(Column(label, spec, attack, rounds, made, guessed, right))  # type: ignore[arg-type]
+    return Gallery((1, 8, 8), 0.0, 1.0, target, tuple(columns))  # type: ignore[arg-type]
 
 
 TUNED_SPEC = f"randomization:variance={VALUE}+{RING}"
 
 
 def earlier(version: int = 2) -> dict[str, Any]:
-    """verdict.json as it was before the line-up."""
+    """verdict.json as it was before the candidate set."""
     return {
         "schema_version": version,
         "limits": ["One round: an adversary that combines several may learn more."],

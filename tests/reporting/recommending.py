@@ -27,8 +27,8 @@ def recommended(explorer: Explorer, want: Preference) -> list[Option]:
     """The options, the best first."""
     points = explorer.points
     found = []
-    for family in dict.fromkeys(each.family for each in points):
-        able = [n for n, each in enumerate(points) if each.family == family and _ran(each)]
+    for family in dict.fromkeys(point.family for point in points):
+        able = [n for n, point in enumerate(points) if point.family == family and _ran(point)]
         kept = [n for n in able if _most(points[n], points) <= want.budget]
         if family in explorer.barred or not kept:
             continue
@@ -37,7 +37,7 @@ def recommended(explorer: Explorer, want: Preference) -> list[Option]:
         assert loss
         assert cost
         caps = (explorer.max_utility_loss, loss), (explorer.max_cost, cost)
-        if any(cap is not None and each.value > cap for cap, each in caps):
+        if any(cap is not None and item.value > cap for cap, item in caps):
             continue
         weights = want.utility_weight, want.efficiency_weight
         ends = zip(
@@ -46,8 +46,8 @@ def recommended(explorer: Explorer, want: Preference) -> list[Option]:
         found.append(Option(place, Estimate(*(weights[0] * a + weights[1] * b for a, b in ends))))
     found.sort(key=lambda each: each.objective.value)
     return [
-        replace(each, tied=rank > 0 and each.objective.value <= found[0].objective.high)
-        for rank, each in enumerate(found)
+        replace(item, tied=rank > 0 and item.objective.value <= found[0].objective.high)
+        for rank, item in enumerate(found)
     ]
 
 
@@ -74,10 +74,10 @@ def spoiled(seed: int) -> tuple[Point, ...]:
     """Curves with bumps, points that cannot be run, and points that did not train."""
     draw = random.Random(seed)
     made = list(examples.curves(points=9, units=draw.choice([12, 48, 200]), seed=seed))
-    for place, each in enumerate(made):
-        if each.place is not None and draw.random() < 0.15:
-            made[place] = replace(each, protection=None, leakage=None, utility_loss=None)
-        elif each.place is not None and draw.random() < 0.15:
-            made[place] = replace(each, utility_loss=None, efficiency_reduction=None)
+    for place, item in enumerate(made):
+        if item.place is not None and draw.random() < 0.15:
+            made[place] = replace(item, protection=None, leakage=None, utility_loss=None)
+        elif item.place is not None and draw.random() < 0.15:
+            made[place] = replace(item, utility_loss=None, efficiency_reduction=None)
     draw.shuffle(made)
     return tuple(made)

@@ -21,7 +21,7 @@ def test_one_line() -> None:
     assert repr(found) == str(found) == notebook.short(found)
     assert len(repr(found)) < 200
     assert repr(found).startswith("Verdict(use noise of variance ")
-    assert "picked right in" in repr(found)
+    assert "guessed right in" in repr(found)
     assert " % → " in repr(found)
     assert repr(verdict(chosen=None, protection=None)).startswith("Verdict(nothing was shown")
 

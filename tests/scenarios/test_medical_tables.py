@@ -12,9 +12,9 @@ from trilemma.scenarios.medical_tables import breast_cancer, diabetes
 def test_breast_cancer_is_thirty_numbers_and_two_classes() -> None:
     scenario = breast_cancer()
     data = load_breast_cancer()
-    assert [len(each) for each in scenario.records] == [90] * 5
+    assert [len(record) for record in scenario.records] == [90] * 5
     assert (scenario.classes, scenario.task.layout.size) == (2, 1058)
-    assert {each.kind for each in scenario.input_spec.columns} == {"number"}
+    assert {column.kind for column in scenario.input_spec.columns} == {"number"}
     pool = torch.cat([scenario.pooled().inputs, scenario.test_records.inputs])
     first = scenario.input_spec.columns[0]
     values = np.sort(first.shift + first.unit * pool[:, 0].double().numpy())
@@ -23,7 +23,7 @@ def test_breast_cancer_is_thirty_numbers_and_two_classes() -> None:
 
 def test_diabetes_knows_the_sex_and_predicts_a_number() -> None:
     scenario = diabetes()
-    kinds = {each.name: each.kind for each in scenario.input_spec.columns}
+    kinds = {column.name: column.kind for column in scenario.input_spec.columns}
     assert (kinds["sex"], kinds["age"], kinds["bmi"]) == ("category", "integer", "number")
     assert (scenario.classes, scenario.task.layout.size) == (None, 417)
     assert len(scenario.pooled()) + len(scenario.test_records) == len(load_diabetes().target)

@@ -36,7 +36,7 @@ def test_a_list_of_candidates_tells_records_of_any_kind(kind: Kind) -> None:
 def test_a_cheat_fails_the_contract() -> None:
     class Lazy:
         name = "lazy"
-        rung = "nothing"
+        knows = "nothing"
 
         def __call__(self, views: object, *, restarts: int, seed: int) -> object:
             found = get("analytic")(views, restarts=1, seed=0)  # type: ignore[arg-type]
@@ -44,21 +44,21 @@ def test_a_cheat_fails_the_contract() -> None:
 
     class Peeking:
         name = "peeking"
-        rung = "public"
+        knows = "public"
 
         def __call__(self, views: list[View], *, restarts: int, seed: int) -> object:
             found = get("analytic")(views, restarts=1, seed=0)
-            line_up = views[0].knowledge.line_up
-            inputs = found.inputs if line_up is None else line_up.inputs[:, None]
+            candidate_set = views[0].knowledge.candidate_set
+            inputs = found.inputs if candidate_set is None else candidate_set.inputs[:, None]
             return dataclasses.replace(found, inputs=inputs)
 
     class Unranked(Lazy):
-        rung = "everything"
+        knows = "everything"
 
     for cheat, why in (
         (Lazy(), "weakness as privacy"),
-        (Peeking(), "'public' must not read what only higher rungs know"),
-        (Unranked(), "rung must be one of nothing, public, candidates, rest"),
+        (Peeking(), "'public' must not read what only higher kinds of knowledge know"),
+        (Unranked(), "knowledge must be one of nothing, public, candidates, rest"),
     ):
         with pytest.raises(AssertionError, match=why):
             check_attack(cheat)  # type: ignore[arg-type]

@@ -8,11 +8,11 @@ from typing import ClassVar, Self
 
 import torch
 
-from trilemma.attacks import Reconstructions, Rung, View, get
+from trilemma.attacks import KnowledgeLevel, Reconstructions, View, get
 from trilemma.entropy import Seeded, System
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.base import Making, Partial
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transforms.tunable import Start, Tunable
 
 
@@ -41,13 +41,13 @@ class Laplace(Tunable):
         return float(2**0.5 * self.b)
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         seed = entropy if isinstance(entropy, Seeded) else Seeded(entropy.bits(60))
         draw = seed.generator("laplace", client).laplace(0.0, self.b, update.values.numel())
-        return Partial(update.values + torch.from_numpy(draw).to(update.values), update.known)
+        return SparseUpdate(update.values + torch.from_numpy(draw).to(update.values), update.known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return making.with_noise("gaussian", self.scale)
 
 
@@ -56,7 +56,7 @@ class Twice:
     """The Gaussian posterior under another name."""
 
     name: str = "twice"
-    rung: Rung = "candidates"
+    knows: KnowledgeLevel = "candidates"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         return get("gaussian-posterior")(views, restarts=restarts, seed=seed)

@@ -24,7 +24,7 @@ from trilemma.game.job_results import (
     decode,
     encode,
 )
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, BeliefJob, CostJob, Job, TrainJob
 from trilemma.game.playing.claims import checkpoints
 from trilemma.game.scenario import Scenario
@@ -38,12 +38,12 @@ __all__ = ["Runner", "Simulated", "answered", "runner", "simulate"]
 
 Found = TypeVar("Found")
 
-# The leading attack of each rung is the strongest of it.
+# The leading attack of each knowledge is the strongest of it.
 _MIDDLE = {"map": 1e-4, "gaussian-posterior": 1e-3, "exact-posterior": 1e-2}
 
 
 @dataclass(frozen=True)
-class Simulated(Bench):
+class Simulated(JobRunner):
     """Every payload follows from the task, the seed and the laws below.
 
     A pick from a message is right with probability 1/(1 + v/m) under noise of variance v, `middle`
@@ -64,14 +64,14 @@ class Simulated(Bench):
         return lambda task: encode(self._answer(task, scenario))
 
     def rate(self, attack: str, protection: Protection, adversary: Adversary) -> float:
-        """How often an attack picks right."""
+        """How often an attack guesses right."""
         noise, kept = 0.0, 1.0
-        for each in protection.transforms:
-            if isinstance(each, Randomization):
-                noise = each.variance
-            if isinstance(each, Compression):
-                assert isinstance(each.keep, float)
-                kept = each.keep
+        for transform in protection.transforms:
+            if isinstance(transform, Randomization):
+                noise = transform.variance
+            if isinstance(transform, Compression):
+                assert isinstance(transform.keep, float)
+                kept = transform.keep
         alone = 1 / (1 + noise / self.middle.get(attack, self.usual)) if kept > 0.1 else 0.0
         in_sum = adversary is Adversary.CLIENT or protection.transport.server_reads != "messages"
         return min(alone, self.summed) if in_sum else alone
@@ -138,10 +138,10 @@ class Simulated(Bench):
         return RoundCosts((bare,) * task.rounds, (within,) * task.rounds)
 
 
-def simulate(monkeypatch: pytest.MonkeyPatch, **laws: Any) -> None:
+def simulate(monkeypatch: pytest.MonkeyPatch, **distributions: Any) -> None:
     """Let every tuning of this test be simulated, by these laws."""
     for module in ("plan", "replication"):
-        monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **laws))
+        monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **distributions))
 
 
 class Runner(Protocol):
@@ -150,9 +150,9 @@ class Runner(Protocol):
     def __call__(self, procedure: Procedure[Found], /) -> Found: ...
 
 
-def runner(bench: Bench, done: list[Job] | None = None) -> Runner:
+def runner(job_runner: JobRunner, done: list[Job] | None = None) -> Runner:
     """Plays procedures whose jobs a bench does at once; `done` takes the jobs."""
-    work = bench()
+    work = job_runner()
 
     def results(jobs: Sequence[Job]) -> list[Any]:
         if done is not None:

@@ -1,4 +1,4 @@
-"""The suite of a rung plays the same games; who fails names those that did better."""
+"""The suite of some knowledge plays the same games; who fails names those that did better."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ EFFORT: dict[str, Any] = {"units": 24, "restarts": 1, "seed": 0}
 
 @pytest.fixture(autouse=True)
 def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attack_rates, "Bench", Simulated)
+    monkeypatch.setattr(attack_rates, "JobRunner", Simulated)
 
 
 def test_every_attack_of_the_rung_without_and_under_a_protection() -> None:
     noise = parse_protection("randomization:variance=0.001")
     found = attack_rates.rate(small, knows="candidates", protection=noise, **EFFORT)
-    assert {each.attack for each in found.rated} == {
+    assert {item.attack for item in found.rated} == {
         *(
             "gaussian-posterior",
             "linkage",
@@ -38,8 +38,8 @@ def test_every_attack_of_the_rung_without_and_under_a_protection() -> None:
             "analytic",
         ),
     }
-    assert all(each.won == each.units == 24 for each in found.rated)
-    lead = next(each for each in found.rated if each.attack == "gaussian-posterior")
+    assert all(item.won == item.units == 24 for item in found.rated)
+    lead = next(item for item in found.rated if item.attack == "gaussian-posterior")
     assert lead.protected is not None
     assert 5 <= lead.protected <= 19, "half, by the law of the simulation"
     assert lead.protected_success is not None
@@ -54,7 +54,7 @@ def test_pictures_of_what_may_be_shown() -> None:
     shown = small(show_records=True)
     found = attack_rates.rate(shown, knows="nothing", attacks=["analytic"], **EFFORT)
     assert found.pictures is not None
-    assert len(found.pictures["analytic"]["none"].tagged) == 8
+    assert len(found.pictures["analytic"]["none"].target) == 8
 
 
 def test_who_fails_names_the_better_ones() -> None:
@@ -74,5 +74,5 @@ def test_who_fails_names_the_better_ones() -> None:
 def test_bad_input() -> None:
     with pytest.raises(InvalidInput, match=r"units .games to play. must be at least 1, got 0"):
         attack_rates.rate(small, knows="nothing", units=0, restarts=1, seed=0)
-    with pytest.raises(InvalidInput, match="needs the rung"):
+    with pytest.raises(InvalidInput, match="needs the knowledge"):
         attack_rates.rate(small, knows="nothing", attacks=["map"], **EFFORT)

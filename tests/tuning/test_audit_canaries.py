@@ -39,7 +39,7 @@ def test_a_deployment_as_proved_conforms_with_keys_shares_and_masks(verdict: Ver
     assert audit.mu_present <= audit.mu_proved
     assert audit.conforms, audit
     assert not audit.suspects
-    assert [each.test for each in audit.findings] == [
+    assert [finding.test for finding in audit.findings] == [
         "noise", "fresh noise", "one record", "denominator",
     ]  # fmt: skip
     assert summary(audit).startswith("Nothing contradicts")
@@ -50,7 +50,7 @@ def test_a_deployment_that_forgot_its_noise_raises_an_alarm_that_says_so(verdict
     bare = replace(verdict, protection=Protection((), verdict.protection.transport))
     audit = trilemma.audit_canaries(bare, small(), canaries=60, seed=1, quiet=True)
     assert audit.alarm
-    assert any("variance" in each for each in audit.suspects)
+    assert any("variance" in suspect for suspect in audit.suspects)
     assert summary(audit).startswith("ALARM")
 
 

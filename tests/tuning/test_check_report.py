@@ -12,7 +12,7 @@ from torch import nn
 
 from trilemma import LocalTraining, Scenario
 from trilemma.errors import InvalidInput
-from trilemma.execution.pool import Crew
+from trilemma.execution.pool import WorkerPool
 from trilemma.tuning import check_report
 from trilemma.tuning.request import Request
 from trilemma.tuning.time_left import Kind
@@ -30,10 +30,10 @@ def _known_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Timed:
         tell("timing")
         kinds = (*every, *others)
-        return Timed({each: 0.5 * (1 + (each.rounds > 1)) for each in kinds}, frozenset())
+        return Timed({kind: 0.5 * (1 + (kind.rounds > 1)) for kind in kinds}, frozenset())
 
     monkeypatch.setattr(check_report, "timed", timed)
-    monkeypatch.setattr(Crew, "submit", lambda *_: None)  # starts no process
+    monkeypatch.setattr(WorkerPool, "submit", lambda *_: None)  # starts no process
 
 
 def alone() -> Scenario:
@@ -58,11 +58,15 @@ def test_a_federation_that_lacks_nothing() -> None:
     told: list[str] = []
     found = check_report.examine(lambda: small(show_records=True), Request(), told.append)
     assert told == ["timing"]
-    assert [each.name for each in found.attacks][:2] == ["gaussian-posterior", "linkage"]
-    assert {each.seconds for each in found.attacks if each.rung == "candidates"} == {0.5}
-    assert {each.seconds for each in found.attacks if each.rung == "nothing"} == {0.5}, "1 start"
+    assert [attack.name for attack in found.attacks][:2] == ["gaussian-posterior", "linkage"]
+    assert {attack.seconds for attack in found.attacks if attack.knows == "candidates"} == {0.5}
+    assert {attack.seconds for attack in found.attacks if attack.knows == "nothing"} == {0.5}, (
+        "1 start"
+    )
     lower = check_report.examine(lambda: small(), Request(knows="nothing"), told.append)
-    assert {each.seconds for each in lower.attacks if each.name == "dlg"} == {1.5}, "3 starts"
+    assert {attack.seconds for attack in lower.attacks if attack.name == "dlg"} == {1.5}, (
+        "3 starts"
+    )
     told.pop()
     assert found.left_out == ()
     assert list(found.work) == ["tune", "tune --quick"]
@@ -103,7 +107,7 @@ def test_a_quick_tuning_is_never_said_to_be_longer(settings: dict[str, Any]) -> 
 
 def test_what_was_not_timed_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def timed(_: Any, __: Any, every: list[Kind], *___: Any) -> Timed:
-        slow = next(each for each in every if each.attacks == ("dlg",))
+        slow = next(item for item in every if item.attacks == ("dlg",))
         rest = {kind: 0.5 for kind in every if kind.what != "timings"}
         return Timed(rest | {slow: 0.0}, frozenset([slow]))
 
@@ -111,7 +115,7 @@ def test_what_was_not_timed_is_left_out_and_named(monkeypatch: pytest.MonkeyPatc
     found = check_report.examine(small, Request(), lambda _: None)
     assert found.work["tune"].not_timed == ("timings",)
     assert found.work["tune"].said.endswith(" without timings")
-    assert [each.name for each in found.attacks if each.seconds is None] == ["dlg"]
+    assert [attack.name for attack in found.attacks if attack.seconds is None] == ["dlg"]
 
 
 def test_what_is_left_out_is_named_with_its_reason() -> None:
@@ -120,16 +124,16 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
     assert set(why) == {
         "analytic",
         "secret sharing, Paillier",
-        "line-ups of a client's own records",
+        "candidate sets of a client's own records",
         "pictures of records",
         "accuracy",
     }
     assert "which this Sequential does not" in why["analytic"]
-    assert "12 records" in why["line-ups of a client's own records"]
+    assert "12 records" in why["candidate sets of a client's own records"]
 
 
 def test_what_cannot_be_tuned_is_one_sentence() -> None:
-    with pytest.raises(InvalidInput, match="needs the rung"):
+    with pytest.raises(InvalidInput, match="needs the knowledge"):
         check_report.examine(small, Request(attacks="exact-posterior"), lambda _: None)
 
 
@@ -145,6 +149,6 @@ def test_attacks_that_one_reason_leaves_out_are_named_together() -> None:
     net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2))
     made = Scenario(net, nn.functional.cross_entropy, [words], words, LocalTraining(batch=2))
     why = dict(check_report.examine(made, Request(rounds=4), lambda _: None).left_out)
-    (names,) = (each for each in why if "dlg" in each)
+    (names,) = (item for item in why if "dlg" in item)
     assert "inverting-gradients" in names
     assert why[names].startswith("each searches over real numbers")

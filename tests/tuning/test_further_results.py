@@ -9,7 +9,7 @@ from tests.cli.own_scenario import shown
 from tests.tuning.families.test_pricing import candidate
 from tests.tuning.simulating import Simulated, runner
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.game.playing.claims import checkpoints
 from trilemma.tuning.choice.choose import Choice
 from trilemma.tuning.families.game_counts import Counts
@@ -35,11 +35,11 @@ def measured(names: tuple[str, ...], pictures: bool = False, **settings: Any) ->
 
 def test_everything_where_something_was_chosen() -> None:
     found = measured(("randomization",), pictures=True, strengths=2)
-    assert next(each.family for each in found["curves"]) == "none"
-    assert [each.who for each in found["beside"]] == ["a curious client", "a malicious server"]
-    assert len(found["rounds"]) == len(RUNGS) * len(checkpoints(shown().rounds))
+    assert next(item.family for item in found["curves"]) == "none"
+    assert [item.who for item in found["beside"]] == ["a curious client", "a malicious server"]
+    assert len(found["rounds"]) == len(KNOWLEDGE_LEVELS) * len(checkpoints(shown().rounds))
     assert len(found["beliefs"]) == 2
-    assert found["gallery"].tagged
+    assert found["gallery"].target
 
 
 def test_nothing_stands_beside_no_choice() -> None:

@@ -44,10 +44,10 @@ def test_a_proof_is_told_before_anything_is_attacked() -> None:
     assert first.attacks == ()
     assert "Provisional: attacks on this answer are still under way, and follow." in first.limits
     assert verdict.protection == first.protection
-    (said,) = (each for each in verdict.limits if "attacks were ended" in each)
+    (said,) = (limit for limit in verdict.limits if "attacks were ended" in limit)
     assert "compression (0 games played)" in said
     assert "control, gaussian-posterior (0 games played)" in said
-    (other,) = (each for each in verdict.candidates if each.name == "compression")
+    (other,) = (candidate for candidate in verdict.candidates if candidate.name == "compression")
     assert other.rank is None
     assert other.statement == "Not finished: 0 games were played."
 
@@ -58,7 +58,7 @@ def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path)
     assert Verdict.load(tmp_path / "ended").limits == short.limits
     assert (tmp_path / "ended" / "report.html").exists()
     again = ask(scenario, **ASKED, out=tmp_path / "ended", quiet=True)
-    assert not any("attacks were ended" in each for each in again.limits)
+    assert not any("attacks were ended" in limit for limit in again.limits)
     for one, other in zip(whole.candidates, again.candidates, strict=True):
         assert (one.name, one.tests, one.success, one.leakage) == (
             other.name,
@@ -66,8 +66,8 @@ def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path)
             other.success,
             other.leakage,
         )
-    assert [each.control_recovered for each in whole.attacks] == [
-        each.control_recovered for each in again.attacks
+    assert [attack.control_recovered for attack in whole.attacks] == [
+        attack.control_recovered for attack in again.attacks
     ]
     assert whole.beside == again.beside
 

@@ -39,12 +39,12 @@ def test_a_training_and_a_round() -> None:
 
 def test_the_level_is_shared_by_the_streams() -> None:
     made = plan(families=("randomization", "secret-sharing", "compression"))
-    assert made.gauge().level == pytest.approx(0.05 / 2), "what thins is only estimated"
+    assert made.calibrator().level == pytest.approx(0.05 / 2), "what thins is only estimated"
     once = plan(families=("randomization", "secret-sharing", "compression"), claim="one-round")
-    assert once.gauge().level == pytest.approx(0.05 / 3)
+    assert once.calibrator().level == pytest.approx(0.05 / 3)
     alike = plan(families=("randomization+secret-sharing", "randomization+paillier"))
-    assert alike.gauge().level == pytest.approx(0.05)
-    assert made.gauge().part < once.gauge().part, "a game of one round is little work"
+    assert alike.calibrator().level == pytest.approx(0.05)
+    assert made.calibrator().part < once.calibrator().part, "a game of one round is little work"
 
 
 def test_fewer_trainings_for_a_glance() -> None:
@@ -109,7 +109,7 @@ def test_a_run_belongs_to_the_code_of_others_parts(
 def test_anyone_is_proved_and_measured_by_who_knows_the_rest() -> None:
     made = plan(knows="anyone", attacks=None, families=None)
     assert made.suite.attacks == ("exact-posterior",)
-    assert all("randomization" in each.name for each in made.families)
+    assert all("randomization" in family.name for family in made.families)
     assert made.claim.participation == "known"
     secret = plan(knows="anyone", attacks=None, families=None, participation="secret")
     assert secret.claim.participation == "secret"
@@ -134,5 +134,7 @@ def test_a_run_that_is_resumed_keeps_what_was_measured_of_the_federation(
     with Run.open(tmp_path, {}) as run:
         again = Plan.of(small(), asked, run=run)
     assert again.setting == first.setting
-    assert [each.domain for each in again.families] == [each.domain for each in first.families]
+    assert [family.domain for family in again.families] == [
+        family.domain for family in first.families
+    ]
     assert plan().setting != first.setting, "without a run it is measured"

@@ -53,7 +53,7 @@ def test_no_less_is_wanted_than_is_said_and_hardly_ever_more(settings: dict[str,
     first: list[Job] = []
     run = runner(Simulated(SOURCE, None, 1, 2, 0), first)
     procedures = {**certain(plan), **attacked(plan)}
-    choice = choose(plan, {name: run(each) for name, each in procedures.items()}, {})
+    choice = choose(plan, {name: run(item) for name, item in procedures.items()}, {})
     possible = possible_jobs(plan, pictures=True)
     after = possible_further(plan, pictures=True)
     before = {name: work for name, work in possible.items() if name not in after}
@@ -67,6 +67,6 @@ def test_no_less_is_wanted_than_is_said_and_hardly_ever_more(settings: dict[str,
     for procedure in rest.values():
         run(procedure)
     assert choice.chosen is not None
-    more = amounts([job for job in further if job.key not in {each.key for each in first}])
+    more = amounts([job for job in further if job.key not in {item.key for item in first}])
     for what, units in more.items():
         assert units <= bounds(after, 1)[what], what

@@ -69,7 +69,7 @@ def test_it_is_found_where_outputs_do_not_grow_with_the_noise_alone() -> None:
     records, moved = torch.rand(500, 40, generator=draw), []
     for weights in fresh_weights(scenario, range(20)):
         noise = found * torch.randn(weights.shape, generator=draw)
-        at = [scenario.task.outputs(each, records) for each in (weights, weights + noise)]
+        at = [scenario.task.outputs(value, records) for value in (weights, weights + noise)]
         moved.append((at[1] - at[0]).var(0).mean())
     assert float(torch.stack(moved).mean().sqrt()) == pytest.approx(1, rel=0.3)
 
@@ -82,7 +82,7 @@ def test_no_record_of_a_client_moves_the_recipe() -> None:
     inputs[7] = 30.0
     other = replace(scenario, clients=[replace(own, inputs=inputs)])
     assert other.input_spec.high == 30.0
-    recipes = {recipe_under_noise(each, FULL, 0.01, rounds=9) for each in (scenario, other)}
+    recipes = {recipe_under_noise(value, FULL, 0.01, rounds=9) for value in (scenario, other)}
     assert len(recipes) == 1
 
 
@@ -197,7 +197,7 @@ def test_what_is_kept_is_the_federations_own() -> None:
             grads = torch.autograd.grad(
                 cross_entropy(model(x[None]), y[None]), list(model.parameters())
             )
-            norms.append(float(torch.cat([each.flatten() for each in grads]).norm()))
+            norms.append(float(torch.cat([grad.flatten() for grad in grads]).norm()))
     assert kept_clip(scenario) == pytest.approx(sorted(norms)[63:65][0], rel=0.02)
     steps = LocalTraining("fedavg", lr=0.05, steps=4)
     changed = kept_clip(replace(scenario, local_training=steps))
@@ -217,7 +217,7 @@ def test_steps_far_from_the_rule_train_worse() -> None:
         seeds = (0, 1, 2)
         weights = fresh_weights(trained, seeds)
         done = train(trained, protection, recipe, seeds=seeds, weights=weights, real_rounds=0)
-        return sum(each.metric for each in done) / len(done)
+        return sum(item.metric for item in done) / len(done)
 
     best = accuracy(recipe)
     assert best > 0.93

@@ -26,15 +26,15 @@ def test_a_mechanism_and_an_attack_of_others_are_tuned_with_two_workers() -> Non
         strengths=0,
         workers=2,
     )
-    assert [each.name for each in verdict.attacks] == [ATTACK]
-    names = {each.name for each in verdict.candidates}
+    assert [attack.name for attack in verdict.attacks] == [ATTACK]
+    names = {candidate.name for candidate in verdict.candidates}
     assert names == {NOISE, f"{NOISE}+secret-sharing"}
-    found = next(each for each in verdict.candidates if each.name == NOISE)
+    found = next(candidate for candidate in verdict.candidates if candidate.name == NOISE)
     assert found.symbol == "scale of the Laplace noise"
     assert found.feasible
     assert found.protection is not None
     assert parse_protection(found.protection).describe() == found.protection
-    assert {each.attack for each in found.tests} == {ATTACK}
+    assert {test.attack for test in found.tests} == {ATTACK}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_mechanism_and_an_attack_of_others_are_tuned_with_two_workers() -> Non
     [
         ("tests.tuning.own_parts:Nothing", "has no object 'Nothing'"),
         ("no_such_module:Attack", "cannot be imported"),
-        ("math:floor", "must be an attack with a name and a rung"),
+        ("math:floor", "must be an attack with a name and a knowledge"),
     ],
 )
 def test_what_is_no_attack_is_one_sentence(name: str, sentence: str) -> None:

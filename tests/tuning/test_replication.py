@@ -1,4 +1,4 @@
-"""A verdict doubted: fresh games on every rung, and how unlikely they are if it is true."""
+"""A verdict doubted: fresh games with every knowledge, and how unlikely they are if it is true."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from tests.cli.own_scenario import small
 from tests.tuning.simulating import simulate
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.errors import InvalidInput
 from trilemma.execution.journal import Run
 from trilemma.game.playing.claims import checkpoints
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
-from trilemma.tuning.replication import Attacked, attack_again
+from trilemma.tuning.replication import Attacked, replicate
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tuning_run import tune
@@ -32,40 +32,40 @@ def verdict() -> Verdict:
 
 def again(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, **how: Any) -> dict[str, Attacked]:
     simulate(monkeypatch, **how.pop("laws", {}))
-    found = attack_again(small, verdict, **{"units": 40, "seed": 7, **how}).attacks
-    return {each.attack: each for each in found}
+    found = replicate(small, verdict, **{"units": 40, "seed": 7, **how}).attacks
+    return {item.attack: item for item in found}
 
 
 def test_every_attack_of_every_rung_attacks_once(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = again(monkeypatch, verdict)
-    assert list(found) == sorted(found, key=lambda name: RUNGS.index(found[name].rung))
-    assert {each.rung for each in found.values()} == set(RUNGS)
-    assert all(each.units == 40 for each in found.values())
-    assert all(len(each.after) == len(checkpoints(small().rounds)) for each in found.values())
-    assert all(each.after[-1] == each.recovered for each in found.values()), "after all rounds"
-    assert {name for name, each in found.items() if not each.claimed} == {"exact-posterior"}
+    assert list(found) == sorted(found, key=lambda name: KNOWLEDGE_LEVELS.index(found[name].knows))
+    assert {value.knows for value in found.values()} == set(KNOWLEDGE_LEVELS)
+    assert all(value.units == 40 for value in found.values())
+    assert all(len(value.after) == len(checkpoints(small().rounds)) for value in found.values())
+    assert all(value.after[-1] == value.recovered for value in found.values()), "after all rounds"
+    assert {name for name, value in found.items() if not value.claimed} == {"exact-posterior"}
 
 
 def test_the_p_value_is_that_of_so_many_picks_or_more(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     p = verdict.largest_success_rate
-    for each in again(monkeypatch, verdict).values():
-        n, k = each.units, each.recovered
+    for item in again(monkeypatch, verdict).values():
+        n, k = item.units, item.recovered
         tail = sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
-        assert each.p_value == pytest.approx(tail)
-        assert each.success.value == k / n
+        assert item.p_value == pytest.approx(tail)
+        assert item.success.value == k / n
 
 
 def test_a_true_verdict_stands_and_a_false_one_falls(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = again(monkeypatch, verdict)
-    assert min(each.p_value for each in kept.values() if each.claimed) > 0.01
+    assert min(value.p_value for value in kept.values() if value.claimed) > 0.01
     stronger = {"middle": {"gaussian-posterior": 10.0}}
-    broken = again(monkeypatch, verdict, laws=stronger)
+    broken = again(monkeypatch, verdict, distributions=stronger)
     assert broken["gaussian-posterior"].p_value < 1e-6
 
 
@@ -79,7 +79,7 @@ def test_games_are_fresh_by_their_seed(verdict: Verdict, monkeypatch: pytest.Mon
 
 
 def test_only_the_rungs_asked_for(verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = again(monkeypatch, verdict, rungs=("candidates",))
+    found = again(monkeypatch, verdict, knowledge_levels=("candidates",))
     assert list(found) == ["gaussian-posterior"]
 
 
@@ -90,7 +90,7 @@ def test_what_a_run_holds_is_not_played_again(
         first = again(monkeypatch, verdict, run=run)
     other = {"middle": {}, "usual": 1e9}  # a bench on which everything is picked
     with Run.open(tmp_path, {}) as run:
-        assert again(monkeypatch, verdict, run=run, laws=other) == first
+        assert again(monkeypatch, verdict, run=run, distributions=other) == first
 
 
 def test_the_same_scenario_only(
@@ -101,17 +101,17 @@ def test_the_same_scenario_only(
     simulate(monkeypatch)
     faster = small().with_local_training(lr=0.7)
     with Run.open(tmp_path, {}) as run, pytest.raises(InvalidInput, match="local training"):
-        attack_again(faster, verdict, units=40, seed=7, run=run)
+        replicate(faster, verdict, units=40, seed=7, run=run)
 
 
 def test_what_cannot_be_attacked_is_one_sentence(verdict: Verdict) -> None:
     with pytest.raises(InvalidInput, match="chose no protection"):
-        attack_again(small, replace(verdict, protection=None), units=4, seed=0)
+        replicate(small, replace(verdict, protection=None), units=4, seed=0)
     with pytest.raises(InvalidInput, match=r"units .* at least 1, got 0"):
-        attack_again(small, verdict, units=0, seed=0)
+        replicate(small, verdict, units=0, seed=0)
     key = replace(verdict, protection=parse_protection("paillier:mode=blind"))
     with pytest.raises(InvalidInput, match="rests on its key"):
-        attack_again(small, key, units=4, seed=0)
+        replicate(small, key, units=4, seed=0)
 
 
 def test_a_curious_client_opens_what_the_server_cannot(
@@ -122,5 +122,5 @@ def test_a_curious_client_opens_what_the_server_cannot(
         protection=parse_protection("paillier:mode=blind"),
         request=Request(adversary=Adversary.CLIENT, restarts=1),
     )
-    found = again(monkeypatch, key, rungs=("candidates",), units=400)
+    found = again(monkeypatch, key, knowledge_levels=("candidates",), units=400)
     assert found["gaussian-posterior"].success.value == pytest.approx(0.02, abs=0.02)

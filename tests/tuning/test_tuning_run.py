@@ -35,8 +35,10 @@ ATTACKS = ("gaussian-posterior", "analytic")
 NOISE = "randomization"
 
 
-def tuned(monkeypatch: pytest.MonkeyPatch, laws: dict[str, Any], **settings: Any) -> Verdict:
-    simulate(monkeypatch, **laws)
+def tuned(
+    monkeypatch: pytest.MonkeyPatch, distributions: dict[str, Any], **settings: Any
+) -> Verdict:
+    simulate(monkeypatch, **distributions)
     asked = {
         "basis": "measured",
         "attacks": ATTACKS,
@@ -48,7 +50,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch, laws: dict[str, Any], **settings: Any
 
 
 def candidate(verdict: Verdict, name: str) -> Candidate:
-    (found,) = (each for each in verdict.candidates if each.name == name)
+    (found,) = (item for item in verdict.candidates if item.name == name)
     return found
 
 
@@ -61,10 +63,10 @@ def verdict() -> Verdict:
 
 
 def test_the_least_objective_is_chosen(verdict: Verdict) -> None:
-    ranked = [each for each in verdict.candidates if each.rank is not None]
-    assert [each.rank for each in ranked] == [1, 2, 3]
-    assert [each.name for each in ranked] == ["paillier", "secret-sharing", NOISE]
-    values = [each.objective.value for each in ranked if each.objective]
+    ranked = [item for item in verdict.candidates if item.rank is not None]
+    assert [item.rank for item in ranked] == [1, 2, 3]
+    assert [item.name for item in ranked] == ["paillier", "secret-sharing", NOISE]
+    values = [item.objective.value for item in ranked if item.objective]
     assert values == sorted(values)
     assert verdict.choice is ranked[0]
     assert verdict.protection == parse_protection(str(ranked[0].protection))
@@ -87,11 +89,11 @@ def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None
 
 def test_a_tested_candidate_says_what_was_tested(verdict: Verdict) -> None:
     noise = candidate(verdict, NOISE)
-    at = [each for each in noise.tests if each.strength == noise.strength and each.passed]
-    assert {each.attack for each in at} == set(ATTACKS), "each attack passes its own test"
-    for each in at:
-        assert f"{each.attack} {each.recovered} of {each.units}" in noise.statement
-        assert each.recovered / each.units <= verdict.largest_success_rate
+    at = [test for test in noise.tests if test.strength == noise.strength and test.passed]
+    assert {item.attack for item in at} == set(ATTACKS), "each attack passes its own test"
+    for item in at:
+        assert f"{item.attack} {item.recovered} of {item.units}" in noise.statement
+        assert item.recovered / item.units <= verdict.largest_success_rate
     assert f"at most {verdict.largest_success_rate:.3g}" in noise.statement
     assert noise.rounds == 60
     assert noise.leakage is not None
@@ -125,9 +127,9 @@ def test_a_key_is_no_measurement(verdict: Verdict) -> None:
 
 
 def test_attacks_are_named_with_their_control(verdict: Verdict) -> None:
-    assert [each.name for each in verdict.attacks] == list(ATTACKS)
-    assert {each.control_recovered for each in verdict.attacks} == {16}
-    assert {each.control_units for each in verdict.attacks} == {16}
+    assert [attack.name for attack in verdict.attacks] == list(ATTACKS)
+    assert {attack.control_recovered for attack in verdict.attacks} == {16}
+    assert {attack.control_units for attack in verdict.attacks} == {16}
 
 
 def test_the_limits_come_with_the_verdict(verdict: Verdict) -> None:
@@ -147,13 +149,13 @@ def test_the_deployment_is_the_one_that_was_attacked(verdict: Verdict) -> None:
 def test_leakage_grows_with_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuned(monkeypatch, {}, families=(NOISE,))
     assert found.chosen == NOISE
-    steps = [each.rounds for each in found.rounds if each.knows == "candidates"]
+    steps = [item.rounds for item in found.rounds if item.knows == "candidates"]
     assert steps == [1, 2, 5, 12, 26, 60]
-    assert {each.participation for each in found.rounds} == {"known"}
-    leaked = [each.leakage.value for each in found.rounds if each.knows == "candidates"]
+    assert {item.participation for item in found.rounds} == {"known"}
+    leaked = [item.leakage.value for item in found.rounds if item.knows == "candidates"]
     assert leaked[-1] > leaked[0]
     assert leaked == sorted(leaked), "the same games, ever more rounds of them"
-    assert [each.attack for each in found.beliefs] == ["gaussian-posterior", "exact-posterior"]
+    assert [item.attack for item in found.beliefs] == ["gaussian-posterior", "exact-posterior"]
     assert found.beliefs[0].mean == pytest.approx(0.15)
     assert found.beliefs[0].largest == pytest.approx(0.2)
 
@@ -161,15 +163,15 @@ def test_leakage_grows_with_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ties_go_to_fewer_bits_and_then_to_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("paillier", "randomization+secret-sharing", "secret-sharing", NOISE)
     found = tuned(monkeypatch, {"spread": 0.01}, families=names)
-    ranked = [each for each in found.candidates if each.rank]
-    assert [each.name for each in ranked] == [
+    ranked = [item for item in found.candidates if item.rank]
+    assert [item.name for item in ranked] == [
         NOISE,
         "randomization+secret-sharing",
         "secret-sharing",
         "paillier",
     ]
-    assert [each.tied for each in ranked] == [False, True, True, True]
-    bits = [each.costs.protected.bits for each in ranked if each.costs]
+    assert [item.tied for item in ranked] == [False, True, True, True]
+    bits = [item.costs.protected.bits for item in ranked if item.costs]
     assert bits == sorted(bits)
     assert bits[1] == bits[2]
 
@@ -220,8 +222,8 @@ def test_where_nothing_keeps_the_budget_there_is_advice(monkeypatch: pytest.Monk
 
 
 def test_a_cap_can_rule_out_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    laws = {"lost": {"secret-sharing": 0.2}}
-    found = tuned(monkeypatch, laws, families=("secret-sharing",), max_utility_loss=0.1)
+    distributions = {"lost": {"secret-sharing": 0.2}}
+    found = tuned(monkeypatch, distributions, families=("secret-sharing",), max_utility_loss=0.1)
     assert found.protection is None
     assert "exceeds the cap of 0.1" in found.candidates[0].statement
     assert found.advice.startswith("Some protections keep the budget but not the caps")
@@ -242,7 +244,7 @@ def test_another_adversary_stands_beside_the_choice(monkeypatch: pytest.MonkeyPa
 
 def test_a_claim_about_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     names = (NOISE, "compression")
-    found = tuned(monkeypatch, {}, claim="one-round", line_up=10, families=names)
+    found = tuned(monkeypatch, {}, claim="one-round", candidates=10, families=names)
     assert (found.claim.rounds, found.claim.candidates) == (1, 10)
     assert found.deployment.rounds == 1, "no more is deployed than was claimed"
     assert "watches one round that is known to hold the record" in found.headline
@@ -270,7 +272,7 @@ def test_clients_with_few_records_have_one_inserted(monkeypatch: pytest.MonkeyPa
     )
     found = tune(few, attacks=ATTACKS, seeds=2, strengths=0, families=("secret-sharing",))
     assert (found.claim.inserted, found.claim.candidates) == (True, 23)
-    assert any("inserted in place of one of the client's" in each for each in found.limits)
+    assert any("inserted in place of one of the client's" in limit for limit in found.limits)
 
 
 def test_the_same_seed_gives_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +315,7 @@ class _Idle:
         return self.work
 
     def starts(self, attack: Any) -> int:
-        return 3 if attack.rung == "candidates" else 1
+        return 3 if attack.knows == "candidates" else 1
 
 
 @pytest.mark.parametrize(
@@ -334,7 +336,7 @@ def test_the_answer_is_told_before_what_stands_beside_it(
     assert len(told) == 1
     assert told[0] < len(lines) - 1
     before = [lines[: told[0] + 1]] if summed < 0.5 else []
-    assert [each.splitlines() for each in seen] == before
+    assert [item.splitlines() for item in seen] == before
 
 
 def test_who_has_no_ticker_hears_of_the_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,10 +351,10 @@ def test_bad_requests_are_refused_before_the_work() -> None:
         tune(small(), families=("compresion",))
     with pytest.raises(UnknownName, match="'dgl'"):
         tune(small(), attacks=("dgl",))
-    with pytest.raises(InvalidInput, match="needs the rung 'rest'"):
+    with pytest.raises(InvalidInput, match="needs the knowledge 'rest'"):
         tune(small(), attacks=("exact-posterior",))
     with pytest.raises(InvalidInput, match="allow 21; ask for fewer"):
-        tune(small(), line_up=22)
+        tune(small(), candidates=22)
     with pytest.raises(InvalidInput, match="not both"):
         tune(small(), Request(), budget=0.2)
 

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from tests.cli.own_scenario import small
 
-from trilemma.execution.pool import Crew
-from trilemma.game.job_runner import Bench
+from trilemma.execution.pool import WorkerPool
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, Job
 from trilemma.scenarios import load_scenario
 from trilemma.tuning import unit_times
@@ -23,7 +23,7 @@ SPEC = "tests.cli.own_scenario:small"
 
 
 @dataclass(frozen=True)
-class Slow(Bench):
+class Slow(JobRunner):
     """Takes its time: dlg far too long, all else .01 s a game or round; 1 s for a first game."""
 
     def __call__(self) -> Callable[[Job], bytes]:
@@ -50,9 +50,9 @@ TRAINING = Kind("trainings", (), 100, "plain")
 def measured(*kinds: Kind, others: Iterable[Kind] = ()) -> tuple[unit_times.Timed, list[str]]:
     plan = Plan.of(small(), Request())
     told: list[str] = []
-    with Crew[Job](Slow(partial(load_scenario, SPEC), None, 1, 20, 0), workers=2) as crew:
-        crew.submit(unit_times.FIRST)
-        return unit_times.timed(crew, plan, kinds, others, told.append), told
+    with WorkerPool[Job](Slow(partial(load_scenario, SPEC), None, 1, 20, 0), workers=2) as pool:
+        pool.submit(unit_times.FIRST)
+        return unit_times.timed(pool, plan, kinds, others, told.append), told
 
 
 def test_what_is_done_for_the_first_time_does_not_count() -> None:

@@ -39,7 +39,7 @@ def test_the_first_in_rank_is_told() -> None:
     assert found.attacks[0].control_recovered == 23
     assert found.attacks[0].effort.startswith("GaussianPosterior(")
     assert found.deployment.clients == 2
-    assert {each.name for each in found.candidates} == {"b", "randomization"}
+    assert {item.name for item in found.candidates} == {"b", "randomization"}
 
 
 def test_further_results_go_by_their_field_and_what_was_not_measured_is_empty() -> None:

@@ -41,7 +41,7 @@ def make_deployment(verdict: Path, config: UserConfig) -> Deployment:
     sizes = [len(records(node, nodes)) for node in range(nodes)]
     return replace(
         measured,
-        parameters=sum(each.numel() for each in make_model().parameters()),
+        parameters=sum(parameter.numel() for parameter in make_model().parameters()),
         clients=nodes,
         cohort=int(config["least-nodes"]),
         threshold=int(config.get("threshold", 0)) or measured.threshold,

@@ -4,7 +4,7 @@
     p   ≤ Φ(Φ⁻¹(1/N) + √R k/z)   for full batches, N candidates and k records a person
 
 With full batches every round uses every record, so that participation is known and nothing rests
-on the secrecy of sampling. Poisson sampling of a batch is `pick_bound`'s.
+on the secrecy of sampling. Poisson sampling of a batch is `guess_bound`'s.
 """
 
 from __future__ import annotations

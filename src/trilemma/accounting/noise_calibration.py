@@ -31,7 +31,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from trilemma.accounting.sampled_training import Participation, Training
-from trilemma.accounting.trade_off import epsilon_at, membership_bound, pick_bound
+from trilemma.accounting.trade_off import epsilon_at, guess_bound, membership_bound
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.quantities import between
@@ -52,8 +52,8 @@ _LEAST_NOISE: Final = 0.01
 _MOST_NOISE: Final = 1e6
 _SHARE: Final = 1e-4  # by which the noise may exceed the least, so as to end on the safe side
 _GAP: Final = 1e-4  # by which the supremum over N may exceed the true one
-_EVERY_UP_TO: Final = 64  # line-ups looked at one by one; larger ones in steps of a tenth
-_LARGEST_LINE_UP: Final = 10**12
+_EVERY_UP_TO: Final = 64  # candidate sets looked at one by one; larger ones in steps of a tenth
+_LARGEST_CANDIDATE_SET: Final = 10**12
 
 
 def success_bound(training: Training, candidates: float, *, remainder: float = 0.0) -> float:
@@ -72,7 +72,7 @@ def success_bound(training: Training, candidates: float, *, remainder: float = 0
 
 
 def leakage_bound(training: Training, candidates: float, *, remainder: float = 0.0) -> float:
-    """H_{1/N}(1 - f(1/N)), which the leakage of a line-up of N candidates does not exceed.
+    """H_{1/N}(1 - f(1/N)), which the leakage of a candidate set of N candidates does not exceed.
 
     >>> round(leakage_bound(Training(150, 4 / 150, 0.513, "secret"), 100), 2)
     0.3
@@ -89,7 +89,7 @@ def leakage_supremum(training: Training, *, remainder: float = 0.0) -> tuple[flo
     they could hold is returned.
     """
     sizes = list(range(2, _EVERY_UP_TO))
-    while sizes[-1] < _LARGEST_LINE_UP:
+    while sizes[-1] < _LARGEST_CANDIDATE_SET:
         sizes.append(math.ceil(sizes[-1] * 1.1))
     slack = _check_remainder(remainder)
     found = _success(training, np.array(sizes, dtype=np.float64), slack)
@@ -177,7 +177,7 @@ def true_positive_rate(training: Training, false_positive_rate: float = 0.01) ->
 def _success(
     training: Training, candidates: NDArray[np.float64], remainder: float
 ) -> NDArray[np.float64]:
-    return np.minimum(1.0, pick_bound(training, 1 / candidates) + remainder)
+    return np.minimum(1.0, guess_bound(training, 1 / candidates) + remainder)
 
 
 def _largest_leakage(success: Mapping[int, float]) -> tuple[float, int]:
@@ -197,7 +197,8 @@ def _safe_root(excess: Callable[[float], float], low: float, high: float) -> flo
 def _check_candidates(candidates: float) -> float:
     if not (math.isfinite(candidates) and candidates > 1):
         raise InvalidInput(
-            f"candidates (size of the line-up) must be a finite number above 1, got {candidates}."
+            "candidates (size of the candidate set) must be a finite number above 1, got "
+            f"{candidates}."
         )
     return candidates
 

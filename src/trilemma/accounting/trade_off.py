@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["decision_bound", "epsilon_at", "given_used", "membership_bound", "pick_bound"]
+__all__ = ["decision_bound", "epsilon_at", "given_used", "guess_bound", "membership_bound"]
 
 Direction = Literal["present || absent", "absent || present"]
 _DIRECTIONS: Final[tuple[Direction, ...]] = get_args(Direction)
@@ -54,7 +54,7 @@ _NEAR: Final = 8_000  # losses on either side of 0 that are tried as ε
 _DROPPED: Final = 1e-16  # participation patterns less likely than this count as "surely told"
 
 
-def pick_bound(training: Training, kappa: Array) -> Array:
+def guess_bound(training: Training, kappa: Array) -> Array:
     """Success rates [n] that no attacker exceeds whose blind guesses are right at rates κ [n].
 
     Of a record that is used. Known participation: Σ_{K≥1} P(K) Φ(Φ⁻¹(κ) + √K/z) / u, K the sum
@@ -83,7 +83,7 @@ def membership_bound(training: Training, false_positive_rate: float) -> float:
     """1 - f(α): the largest true positive rate of a test for use, at false positive rate α.
 
     A test may spend its false positives on the batches where they pay most, so with known
-    participation this exceeds `pick_bound`.
+    participation this exceeds `guess_bound`.
     """
     level = np.array([false_positive_rate])
     bound = _known_profile(training).power(level)
@@ -147,10 +147,10 @@ class _Profile:
     deltas: Array
 
     def power(self, level: Array) -> Array:
-        # δ is convex in e^ε, so the best ε is where its slope falls below -α; were it not the
+        # δ is convex in e^ε, so the best ε is where its gradient falls below -α; were it not the
         # best, the bound would still be one.
-        slopes = np.minimum.accumulate(-np.diff(self.deltas) / np.diff(self.factors))
-        best = len(slopes) - np.searchsorted(slopes[::-1], level)
+        gradients = np.minimum.accumulate(-np.diff(self.deltas) / np.diff(self.factors))
+        best = len(gradients) - np.searchsorted(gradients[::-1], level)
         return self.factors[best] * level + self.deltas[best]
 
 

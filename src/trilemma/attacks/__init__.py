@@ -8,7 +8,14 @@ from typing import Any
 
 from trilemma.attacks.analytic import Analytic
 from trilemma.attacks.attackable import check_task
-from trilemma.attacks.base import RUNGS, Attack, Knowledge, Reconstructions, Rung, View
+from trilemma.attacks.base import (
+    KNOWLEDGE_LEVELS,
+    Attack,
+    Knowledge,
+    KnowledgeLevel,
+    Reconstructions,
+    View,
+)
 from trilemma.attacks.dager import Dager
 from trilemma.attacks.dlg import DLG, IDLG
 from trilemma.attacks.inverting_gradients import InvertingGradients
@@ -32,9 +39,9 @@ __all__ = [
     "GaussianPosterior",
     "InvertingGradients",
     "Knowledge",
+    "KnowledgeLevel",
     "Linkage",
     "Reconstructions",
-    "Rung",
     "TabLeak",
     "Tokens",
     "View",
@@ -85,9 +92,10 @@ def _own(name: str, effort: dict[str, Any]) -> Attack:
         raise InvalidInput(
             f"attack {name!r} with effort {effort or 'none'} failed ({error})."
         ) from error
-    if not isinstance(made, Attack) or made.rung not in RUNGS:
+    if not isinstance(made, Attack) or made.knows not in KNOWLEDGE_LEVELS:
         raise InvalidInput(
-            f"attack {name!r} must be an attack with a name and a rung of {', '.join(RUNGS)}, got "
+            f"attack {name!r} must be an attack with a name and a knowledge of "
+            f"{', '.join(KNOWLEDGE_LEVELS)}, got "
             f"{type(made).__name__}."
         )
     return made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 
-from trilemma.attacks.base import Reconstructions, Rung, View, common_view
+from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import Units
 from trilemma.entropy import Seeded
@@ -43,7 +43,7 @@ class Analytic:
     """
 
     name: ClassVar[str] = "analytic"
-    rung: ClassVar[Rung] = "nothing"
+    knows: ClassVar[KnowledgeLevel] = "nothing"
 
     def applies(self, view: View) -> bool:
         """Whether the model's first step is a linear layer with bias on the flat input."""
@@ -182,7 +182,7 @@ def _distinct_rows(
     dw: torch.Tensor, db: torch.Tensor, known: torch.Tensor, view: View
 ) -> torch.Tensor:
     """Candidates [≤ S, size] of one unit: rows in range first, then far from those chosen."""
-    low, high = (torch.as_tensor(each).to(dw) for each in view.input_spec.bounds(dw))
+    low, high = (torch.as_tensor(bound).to(dw) for bound in view.input_spec.bounds(dw))
     usable = (known * db).abs().amax(1) > 1e-9 * db.abs().max()
     rows = torch.where(known * db != 0, dw / db, (low + high) / 2)
     rows = torch.where(usable[:, None], rows, (low + high) / 2)

@@ -105,13 +105,13 @@ def _check_second_derivative(
         return (gradient * gradient).sum()
 
     with sdpa_kernel(SDPBackend.MATH):  # as the engine does
-        slope = way.vmap(way.grad(energy))(inputs[None], weights[None])
-    if not bool(torch.isfinite(slope).all()):
+        gradient = way.vmap(way.grad(energy))(inputs[None], weights[None])
+    if not bool(torch.isfinite(gradient).all()):
         raise InvalidInput(
             "the second derivative of the loss is not finite on the data; use a smooth loss "
             "and activation (no square root or norm at zero)."
         )
-    if not bool(slope.any()):
+    if not bool(gradient.any()):
         raise InvalidInput(
             "the update does not change with the inputs (the loss is not twice "
             "differentiable), so no gradient attack can run; use a loss with a second "

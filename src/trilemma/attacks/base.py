@@ -17,40 +17,40 @@ if TYPE_CHECKING:
     from trilemma.records.records import Records
 
 __all__ = [
-    "RUNGS",
+    "KNOWLEDGE_LEVELS",
     "Attack",
     "Knowledge",
+    "KnowledgeLevel",
     "Likelihood",
     "Reconstructions",
-    "Rung",
     "View",
     "common_view",
     "links",
     "public_records",
 ]
 
-Rung = Literal["nothing", "public", "candidates", "rest"]
-RUNGS: Final[tuple[Rung, ...]] = ("nothing", "public", "candidates", "rest")
-"""The measured rungs of the ladder, from the least knowledge to the most."""
+KnowledgeLevel = Literal["nothing", "public", "candidates", "rest"]
+KNOWLEDGE_LEVELS: Final[tuple[KnowledgeLevel, ...]] = ("nothing", "public", "candidates", "rest")
+"""The measured kinds of knowledge, from the least knowledge to the most."""
 
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
     """What an attacker has of one unit besides the model, the protocol and the messages.
 
-    Each rung of the ladder adds to the one below. `public`: records of the same kind that belong
-    to no client. `line_up`: N candidates, of which exactly one is behind the observation;
+    Each knowledge adds to the one below. `public`: records of the same kind that belong
+    to no client. `candidate_set`: N candidates, of which exactly one is behind the observation;
     `population`: records on which the law of all the others may be fitted. `rest`: every other
-    record behind the observation, K·S of them in their places, with the line-up's first candidate
-    standing where the sought record does, at `slot`; `present` is false where a record only pads
-    a batch of another size (None: all are there). `others` [m] is what the rest makes of the
-    observation, where that is a sum over records: who knows the rest computes it (None: left to
-    the attack). `rate` is the probability that the round used the sought record at all, where that
-    is not told (None: it did).
+    record behind the observation, K·S of them in their places, with the candidate set's first
+    candidate standing where the sought record does, at `slot`; `present` is false where a record
+    only pads a batch of another size (None: all are there). `others` [m] is what the rest makes of
+    the observation, where that is a sum over records: who knows the rest computes it (None: left
+    to the attack). `rate` is the probability that the round used the sought record at all, where
+    that is not told (None: it did).
     """
 
     public: Records | None = None
-    line_up: Records | None = None
+    candidate_set: Records | None = None
     population: Records | None = None
     rest: Records | None = None
     slot: int = 0
@@ -111,9 +111,9 @@ class Reconstructions:
     against candidates instead, where they tell more of them apart. `readings` [N] decide instead
     of both where values are exact: they say what is known of single inputs (None: nothing).
 
-    An attacker that owns the line-up gives its belief instead: log_probability [N, C] over the C
-    candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over independent
-    observations of one record, up to a constant a row.
+    An attacker that owns the candidate set gives its belief instead: log_probability [N, C] over
+    the C candidates, and inputs [N, 1, *shape], the likeliest of them. Beliefs add up over
+    independent observations of one record, up to a constant a row.
 
     An attacker that finds a batch's tokens but not its texts gives tokens [N, V], the probability
     of each that it was there; inputs are then the likeliest of them, to be shown.
@@ -130,9 +130,9 @@ class Reconstructions:
 
     def cpu(self) -> Reconstructions:
         """The same with its tensors on the host, brought at once."""
-        own: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        own: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         here: dict[str, Any] = {
-            name: each.cpu() for name, each in own.items() if isinstance(each, torch.Tensor)
+            name: value.cpu() for name, value in own.items() if isinstance(value, torch.Tensor)
         }
         return replace(self, **here)
 
@@ -141,7 +141,7 @@ class Reconstructions:
 class Attack(Protocol):
     """An attack on a batch of independent units that share task, local training and shapes.
 
-    `rung` is the least knowledge that it needs; what a view holds beyond that it does not read.
+    `knows` is the least knowledge that it needs; what a view holds beyond that it does not read.
     One that `links` views of a training has that as a class attribute, and so has one that
     `searches`: on a GPU it takes about as long for many views as for one.
     """
@@ -150,7 +150,7 @@ class Attack(Protocol):
     def name(self) -> str: ...
 
     @property
-    def rung(self) -> Rung: ...
+    def knows(self) -> KnowledgeLevel: ...
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions: ...
 

@@ -27,7 +27,7 @@ __all__ = [
 
 IMPRINT: Final = "imprint"
 
-_SHARP: Final = 16.0  # a sigmoid's slope over the distance of two slices; half, for a tanh
+_SHARP: Final = 16.0  # a sigmoid's gradient over the distance of two slices; half, for a tanh
 _RARE: Final = 0.03  # of the records reach a trap's unit
 _BOUNDED: Final = (torch.nn.Sigmoid, torch.nn.Tanh)
 
@@ -45,7 +45,7 @@ def craft(
     require_craftable(task)
     name = hidden_linear(task.model)
     assert name is not None, "required"
-    tensors = {n: each.clone() for n, each in task.layout.unflatten(weights).items()}
+    tensors = {n: value.clone() for n, value in task.layout.unflatten(weights).items()}
     read = reaching(task, weights, inputs, name)
     generator = Seeded(seed).torch_generator("crafted")
     made = CRAFTS[kind](task, name, tensors, read, generator)
@@ -96,8 +96,8 @@ def shown_rows(task: Task, weights: torch.Tensor, update: torch.Tensor) -> torch
     """
     name = hidden_linear(task.model)
     assert name is not None, "crafted"
-    slopes, at = task.layout.unflatten(update.double()), task.layout.unflatten(weights.double())
-    weight, bias = slopes[f"{name}.weight"], slopes[f"{name}.bias"]
+    gradients, at = task.layout.unflatten(update.double()), task.layout.unflatten(weights.double())
+    weight, bias = gradients[f"{name}.weight"], gradients[f"{name}.bias"]
     order = (at[f"{name}.bias"] / at[f"{name}.weight"].norm(dim=1).clamp(min=1e-300)).argsort()
     weight, bias = weight[order], bias[order]
     above = torch.cat([weight, weight[1:] - weight[:-1]])
@@ -107,11 +107,11 @@ def shown_rows(task: Task, weights: torch.Tensor, update: torch.Tensor) -> torch
 
 
 def _bounded(model: torch.nn.Module) -> bool:
-    return any(isinstance(each, _BOUNDED) for each in model.modules())
+    return any(isinstance(module, _BOUNDED) for module in model.modules())
 
 
 def _steep(model: torch.nn.Module) -> float:
-    tanh = any(isinstance(each, torch.nn.Tanh) for each in model.modules())
+    tanh = any(isinstance(module, torch.nn.Tanh) for module in model.modules())
     return _SHARP / 2 if tanh else _SHARP
 
 
@@ -139,7 +139,7 @@ def _imprint(
     levels = (torch.arange(units, device=weight.device, dtype=torch.float64) + 0.5) / units
     edges = torch.quantile((read @ direction).double(), levels).to(weight)
     sharp = torch.ones(units, device=weight.device, dtype=weight.dtype)
-    if _bounded(task.model):  # each unit its own slope: steep where slices are narrow
+    if _bounded(task.model):  # each unit its own gradient: steep where slices are narrow
         gaps = torch.diff(edges, prepend=edges[:1] - (edges[1] - edges[0]))
         sharp = _steep(task.model) / gaps.clamp(min=1e-3)
     made = {
@@ -202,9 +202,9 @@ def _for_records(
     edges = (own + reached.amax(1)) / 2
     reach = (own - edges).abs().clamp(min=1e-3)
     usual = weight.norm(dim=1).median().double()
-    slopes = 8 / reach if _bounded(task.model) else (gain * usual).expand(units)
-    weight[:units] = (slopes[:, None] * directions).to(weight)
-    bias[:units] = (-slopes * edges).to(bias)
+    gradients = 8 / reach if _bounded(task.model) else (gain * usual).expand(units)
+    weight[:units] = (gradients[:, None] * directions).to(weight)
+    bias[:units] = (-gradients * edges).to(bias)
     made = {f"{name}.weight": weight, f"{name}.bias": bias}
     if (after := _next(task, name, len(bias))) is not None:
         behind = tensors[f"{after}.weight"].clone()

@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import linear, multi_head_attention_forward
 from torch.overrides import TorchFunctionMode
 
-from trilemma.attacks.base import Reconstructions, Rung, View, common_view
+from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.matching import Units
 from trilemma.errors import InvalidInput
 
@@ -46,7 +46,7 @@ class Dager:
     """
 
     name: ClassVar[str] = "dager"
-    rung: ClassVar[Rung] = "nothing"
+    knows: ClassVar[KnowledgeLevel] = "nothing"
 
     @staticmethod
     def applies(task: Task, spec: InputSpec, records: int = 1) -> bool:
@@ -169,8 +169,8 @@ def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -
     some = torch.randperm(len(weights), generator=draw)[:_COMPARED].to(weights.device)
 
     def gradient(text: torch.Tensor) -> torch.Tensor:
-        slope: torch.Tensor = task.way.grad(task.mean_loss)(weights, text[None], text[None])
-        return slope[some]
+        gradient: torch.Tensor = task.way.grad(task.mean_loss)(weights, text[None], text[None])
+        return gradient[some]
 
     tokens = torch.arange(vocabulary, device=texts.device)
     try:
@@ -275,7 +275,7 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, tensors: Mapping[str, torch.Tensor], shape: tuple[int, ...]) -> None:
         super().__init__()
-        self._names = {id(each): name for name, each in tensors.items() if each.ndim == 2}
+        self._names = {id(tensor): name for name, tensor in tensors.items() if tensor.ndim == 2}
         self._shape = shape
         self.reads: dict[str, tuple[torch.Tensor, bool]] = {}
 

@@ -18,7 +18,7 @@ from trilemma.attacks.matching import (
 if TYPE_CHECKING:
     import torch
 
-    from trilemma.attacks.base import Reconstructions, Rung, View
+    from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View
 
 __all__ = ["DLG", "IDLG"]
 
@@ -48,7 +48,7 @@ class DLG:
     start: Literal["middle", "normal"] = "middle"
 
     name: ClassVar[str] = "dlg"
-    rung: ClassVar[Rung] = "nothing"
+    knows: ClassVar[KnowledgeLevel] = "nothing"
     searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:

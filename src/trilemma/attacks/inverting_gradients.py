@@ -21,7 +21,7 @@ from trilemma.learning import traced
 from trilemma.learning.recording.capturing import Captured, Repeated
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Reconstructions, Rung, View
+    from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View
 
 __all__ = ["InvertingGradients", "total_variation"]
 
@@ -57,7 +57,7 @@ class InvertingGradients:
     sum_iterations: ClassVar[int] = 200
 
     name: ClassVar[str] = "inverting-gradients"
-    rung: ClassVar[Rung] = "nothing"
+    knows: ClassVar[KnowledgeLevel] = "nothing"
     searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:

@@ -153,6 +153,6 @@ def _class_weights(task: Task, like: torch.Tensor) -> torch.Tensor:
     """
     classes = like.shape[1]
     labels = torch.arange(classes, device=like.device)
-    slope = task.way.grad(task.loss_of)(like.new_zeros(classes, classes), labels)
-    pull: torch.Tensor = slope.norm(dim=1)
+    gradient = task.way.grad(task.loss_of)(like.new_zeros(classes, classes), labels)
+    pull: torch.Tensor = gradient.norm(dim=1)
     return pull / pull.mean()

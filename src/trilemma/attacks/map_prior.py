@@ -12,7 +12,7 @@ from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.label_evidence import labels_by_evidence
 from trilemma.attacks.matching import Minima, Units, explained_update, minimise
 from trilemma.attacks.matching.batch_widths import filled, widened
-from trilemma.attacks.matching.lbfgs import Still
+from trilemma.attacks.matching.lbfgs import StaticEvaluation
 from trilemma.attacks.matching.record_vectors import out_of_range, target_shape
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
@@ -21,7 +21,7 @@ from trilemma.learning import traced
 from trilemma.learning.recording.capturing import Captured
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Rung, View
+    from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.attacks.matching.lbfgs import Evaluate
 
 __all__ = ["MAP"]
@@ -50,7 +50,7 @@ class MAP:
     slots: int = 64
 
     name: ClassVar[str] = "map"
-    rung: ClassVar[Rung] = "public"
+    knows: ClassVar[KnowledgeLevel] = "public"
     searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
@@ -98,7 +98,9 @@ class MAP:
 def _normal(units: Units, starts: int, size: int, seed: int) -> torch.Tensor:
     """Standard normal [U, R, size], one stream a unit's number."""
     streams = (Seeded(seed).torch_generator("map", *number) for number in units.numbers)
-    drawn = [torch.randn(starts, size, generator=each, dtype=torch.float64) for each in streams]
+    drawn = [
+        torch.randn(starts, size, generator=stream, dtype=torch.float64) for stream in streams
+    ]
     return torch.stack(drawn)
 
 
@@ -110,8 +112,8 @@ def _read(
     found, spec = prior.records(z, Sorted.of(labels, prior.classes)), view.input_spec
     dtype = view.observation.update.dtype
     inputs, guesses = (
-        spec.settled(_inputs(each, view)).to(dtype)
-        for each in (found, prior.pushed(found, labels))
+        spec.settled(_inputs(value, view)).to(dtype)
+        for value in (found, prior.pushed(found, labels))
     )
     if view.task.classes is None:
         targets = prior.shift + prior.scale * found[..., spec.size :]
@@ -157,7 +159,7 @@ def _bound(
 
     evaluation = task.way.vmap(task.way.grad_and_value(misfit))
     key = ("map", view.input_spec, training, clip)
-    scales = (each.expand(len(units), -1) for each in (prior.shift, prior.scale))
+    scales = (value.expand(len(units), -1) for value in (prior.shift, prior.scale))
     data = (
         *(variance, units.weights, units.update, units.known, units.client_weights),
         *(*scales, labels),
@@ -172,9 +174,9 @@ def _bound(
         def evaluate(z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             numbers = prior.records(z.reshape(-1, *shape), by_class)
             gradient, loss = run(filled(numbers, len(wide)), *rows)
-            slope = prior.pulled_back(gradient[: len(z)], by_class).reshape(z.shape)
-            return loss[: len(z)] + 0.5 * (z * z).sum(1), slope + z
+            gradient = prior.pulled_back(gradient[: len(z)], by_class).reshape(z.shape)
+            return loss[: len(z)] + 0.5 * (z * z).sum(1), gradient + z
 
-        return Still(evaluate) if isinstance(run, Captured) else evaluate
+        return StaticEvaluation(evaluate) if isinstance(run, Captured) else evaluate
 
     return bind

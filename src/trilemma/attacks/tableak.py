@@ -16,7 +16,7 @@ from trilemma.errors import InvalidInput
 from trilemma.records.columns import column_distance
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Rung, View
+    from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.records.range import InputSpec
 
 __all__ = ["TabLeak"]
@@ -45,7 +45,7 @@ class TabLeak(InvertingGradients):
     noisy_iterations: ClassVar[int] = 200
 
     name: ClassVar[str] = "tableak"
-    rung: ClassVar[Rung] = "nothing"
+    knows: ClassVar[KnowledgeLevel] = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = Units.of(views, self.precision)
@@ -121,5 +121,5 @@ def _ordered(records: torch.Tensor, like: torch.Tensor, spec: InputSpec) -> torc
 def _middle(records: torch.Tensor, spec: InputSpec) -> torch.Tensor:
     """Medians of numbers and most frequent levels [S, d] over starts [R, S, d]."""
     middle, share = records.quantile(0.5, dim=0), records.mean(0)
-    category = [each.kind == "category" for each in spec.columns for _ in range(each.size)]
+    category = [column.kind == "category" for column in spec.columns for _ in range(column.size)]
     return spec.settled(torch.where(torch.tensor(category).to(share.device), share, middle))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 
-from trilemma.attacks.base import Reconstructions, Rung, View, common_view
+from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.labels import tensor_slices
 from trilemma.attacks.matching import Units
 from trilemma.errors import InvalidInput
@@ -30,11 +30,11 @@ class Tokens:
     Under noise of deviation s a row of d known entries is N(0, s² I) where its token is absent
     and N(0, (s² + t²) I) where it is present; t and the share of present tokens are fitted to all
     rows by EM, and tell how probable it is that a token was there. Neither order nor sentences
-    are found: a line-up is decided by the share of a candidate's tokens that were there.
+    are found: a candidate set is decided by the share of a candidate's tokens that were there.
     """
 
     name: ClassVar[str] = "tokens"
-    rung: ClassVar[Rung] = "nothing"
+    knows: ClassVar[KnowledgeLevel] = "nothing"
 
     @staticmethod
     def applies(task: Task, spec: InputSpec) -> bool:
@@ -55,7 +55,7 @@ class Tokens:
         rows = units.update[:, where].reshape(len(units), table.num_embeddings, -1)
         known = units.known[:, where].reshape(rows.shape)
         presence = torch.stack(
-            [_presence(*each) for each in zip(rows, known, units.noise.tolist(), strict=True)]
+            [_presence(*group) for group in zip(rows, known, units.noise.tolist(), strict=True)]
         )
         if table.padding_idx is not None:
             presence[:, table.padding_idx] = 1.0  # is never trained, and tells nothing

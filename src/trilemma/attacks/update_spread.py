@@ -62,7 +62,7 @@ class Spread:
     def split(self, units: int) -> Iterator[Spread]:
         """The same for `units` units at a time."""
         tensors = (self.mean, self.covariance, self.observed, self.variance)
-        parts = zip(*(torch.split(each, units) for each in tensors), strict=True)
+        parts = zip(*(torch.split(tensor, units) for tensor in tensors), strict=True)
         return (Spread(a, b, c, d, self.size) for a, b, c, d in parts)
 
     def even(self) -> torch.Tensor:
@@ -201,8 +201,8 @@ def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torc
             return task.loss_of(outputs, y[None])
 
         with sdpa_kernel(SDPBackend.MATH):
-            slopes = task.way.grad(loss)({name: tensors[name] for name in sample.names})
-        return torch.cat([slopes[name].reshape(-1) for name in sample.names])
+            gradients = task.way.grad(loss)({name: tensors[name] for name in sample.names})
+        return torch.cat([gradients[name].reshape(-1) for name in sample.names])
 
     each = task.way.vmap(part if clip is None else clipped, (None, 0, 0))
     models = task.way.vmap(each, (0, None, None))

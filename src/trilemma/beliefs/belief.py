@@ -58,12 +58,16 @@ def posterior_belief(conditional: ArrayLike, weights: ArrayLike) -> NDArray[np.f
 
     `conditional` is a table [w, d] of beliefs f(d|w), `weights` [w] the law of the released w.
     """
-    table, law = np.asarray(conditional, dtype=np.float64), np.asarray(weights, dtype=np.float64)
-    if table.ndim != 2 or law.shape != table.shape[:1]:
+    table, distribution = (
+        np.asarray(conditional, dtype=np.float64),
+        np.asarray(weights, dtype=np.float64),
+    )
+    if table.ndim != 2 or distribution.shape != table.shape[:1]:
         raise InvalidInput(
-            f"a table [w, d] and weights [w] are needed, got {table.shape} and {law.shape}."
+            f"a table [w, d] and weights [w] are needed, got {table.shape} and "
+            f"{distribution.shape}."
         )
-    belief: NDArray[np.float64] = law @ table
+    belief: NDArray[np.float64] = distribution @ table
     return belief
 
 
@@ -157,8 +161,8 @@ def _hull_corners(kappa: float) -> tuple[float, float]:
     top = bernoulli_leakage(1.0, kappa)
     # Fine next to κ, where the first corner lies for small κ.
     points = kappa + (1 - kappa) * np.linspace(0, 1, 2001)[1:] ** 2
-    laws, blind = np.stack([points, 1 - points], axis=-1), np.array([kappa, 1 - kappa])
-    values = np.sqrt(np.minimum(jensen_shannon_rows(laws, blind) / LN2, 1.0))
+    distributions, blind = np.stack([points, 1 - points], axis=-1), np.array([kappa, 1 - kappa])
+    values = np.sqrt(np.minimum(jensen_shannon_rows(distributions, blind) / LN2, 1.0))
     steepest, flattest = values / points, (top - values[:-1]) / (1 - points[:-1])
 
     def refine(target: Callable[[float], float], at: int) -> float:

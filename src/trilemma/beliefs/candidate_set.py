@@ -1,7 +1,7 @@
-"""The game of the line-up: N candidates, of which one is behind the update, and ONE pick.
+"""The game of the candidate set: N candidates, of which one is behind the update, and one guess.
 
-Whoever knows nothing of the update picks the right one with probability exactly 1/N, so a share
-of right picks needs no threshold to be compared with.
+Whoever knows nothing of the update guesses the right one with probability exactly 1/N, so a share
+of right guesses needs no threshold to be compared with.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = [
     "distance_of",
     "distances",
     "far",
+    "guess",
     "mean_squared",
     "mean_squares",
     "other_tokens",
-    "pick",
     "sampled",
     "token_scores",
 ]
@@ -49,7 +49,7 @@ def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
 
 
 def mean_squares(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """The same of vectors, [..., R, d] and [..., N, d] -> [..., R, N]: many line-ups at once."""
+    """The same of vectors, [..., R, d] and [..., N, d] -> [..., R, N]: of many games at once."""
     found, offered = made.double(), candidates.double()
     # by products: the table of differences is N times larger than the inputs
     squares = found.square().sum(-1)[..., :, None] + offered.square().sum(-1)[..., None, :]
@@ -119,7 +119,7 @@ def commonness(table: torch.Tensor) -> torch.Tensor:
     return near.clamp(min=torch.finfo(near.dtype).tiny)
 
 
-def pick(scores: torch.Tensor, draw: torch.Generator) -> int:
+def guess(scores: torch.Tensor, draw: torch.Generator) -> int:
     """The place of the largest score [N]; ties are drawn, and so is all where nothing is known.
 
     >>> pick(torch.tensor([0.1, 0.7, 0.2]), torch.Generator().manual_seed(0))

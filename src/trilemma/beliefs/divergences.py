@@ -66,7 +66,7 @@ def _phi(t: NDArray[np.float64]) -> NDArray[np.float64]:
     square = t * t
     series = square * (1 + square / 6 * (1 + square * 2 / 5))
     # 0 log 0 = 0, by numpy alone: scipy takes every worker as long to import as a task.
-    rise, fall = (np.log1p(each, out=np.zeros_like(t), where=each > -1) for each in (t, -t))
+    rise, fall = (np.log1p(value, out=np.zeros_like(t), where=value > -1) for value in (t, -t))
     direct = (1 + t) * rise + (1 - t) * fall
     result: NDArray[np.float64] = np.where(np.abs(t) < _SERIES_BELOW, series, direct)
     return result

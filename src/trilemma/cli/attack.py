@@ -1,4 +1,4 @@
-"""`trilemma attack`: all attacks of a rung, or what one recovers, with and without protection."""
+"""`trilemma attack`: all attacks, or what one recovers, with and without protection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trilemma.cli.configuration import (
 from trilemma.errors import InvalidInput, printable
 from trilemma.naming import only_named
 from trilemma.settings import Effort, Federated, run_folder
-from trilemma.tuning.request import Settings, rung_of
+from trilemma.tuning.request import Settings, knowledge_of
 
 __all__ = ["attack"]
 
@@ -37,7 +37,7 @@ _FEW: Final = 8  # games in which other attacks are tried where the one asked fo
 
 def _attacking(value: Any) -> Any:
     """A proof holds against anyone; of those whose attacks can be made, who knows most is next."""
-    return "rest" if value == "anyone" else rung_of(value)
+    return "rest" if value == "anyone" else knowledge_of(value)
 
 
 class Attacker(Settings):
@@ -60,7 +60,7 @@ def attack(
     attack: Annotated[
         str | None,
         typer.Option(
-            help="One attack, to see what it recovers [all of the rung, by their picks]."
+            help="One attack, to see what it recovers [all of that knowledge, by their guesses]."
         ),
     ] = None,
     protection: Annotated[
@@ -95,7 +95,7 @@ def attack(
         if success is not None:
             raise InvalidInput(
                 f"success {success!r} judges what one attack recovers; name it with --attack, or "
-                f"leave it out to compare all by their picks."
+                f"leave it out to compare all by their guesses."
             )
         asked = {
             "knows": attacker.knows,
@@ -163,7 +163,7 @@ def _attack_verdict(path: Path, public: str | None, units: int, flags: Mapping[s
 
 
 def _better(federated: Federated, attack: str, seed: int, running: Running) -> list[str]:
-    """Other attacks that pick right more often than a blind guess from unprotected updates."""
+    """Other attacks that guess right more often than a blind guess from unprotected updates."""
     print(f"attack: {attack} fails here; trying the others", file=sys.stderr, flush=True)
     found = api.attack(
         federated.scenario,
@@ -174,11 +174,11 @@ def _better(federated: Federated, attack: str, seed: int, running: Running) -> l
         ray=running.ray,
         **federated.given(),
     )
-    able = [each for each in found.rated if each.works(found.claim.kappa)]
+    able = [item for item in found.rated if item.works(found.claim.kappa)]
     return [
-        f"{each.attack} ({each.won} of {each.units} right picks)"
-        for each in able
-        if each.attack != attack
+        f"{item.attack} ({item.won} of {item.units} right guesses)"
+        for item in able
+        if item.attack != attack
     ]
 
 

@@ -1,4 +1,4 @@
-"""`trilemma attack` without a name: every attack of a rung, and how often it picks right."""
+"""`trilemma attack` without a name: every attack, and how often it guesses right."""
 
 from __future__ import annotations
 
@@ -17,27 +17,33 @@ _COLUMNS: Final = 5  # of a table's row that is shown: as many as fit into a lin
 def show_ratings(found: Ratings, picture: Path) -> None:
     """Print how often each attack is right, with what fails, and where the picture is."""
     from trilemma.errors import printable
-    from trilemma.reporting.words.knowledge_text import RUNGS
+    from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.protection_text import phrase
     from trilemma.reporting.words.terminal import Printer
 
     scenario, protection, knows = found.scenario, found.protection, found.knows
     out, size = Printer(), scenario.local_training.unit_size
-    sends = "malicious server" if any(each.crafted for each in found.rated) else "server"
+    sends = "malicious server" if any(item.crafted for item in found.rated) else "server"
     out.text(
         f"{printable(scenario.name)}: one update of {count(size, 'record')} is read by a {sends} "
-        f"that knows {RUNGS[knows]}; which of {found.claim.candidates} records is in it? A blind "
+        f"that knows {WHAT_IS_KNOWN[knows]}; which of {found.claim.candidates} records is in "
+        "it? A blind "
         f"guess is right in {hundred(found.claim.kappa)} cases."
     )
     shielded = protection != "none"
-    columns = ["attack", "knows", "right picks", "per 100"]
+    columns = ["attack", "knows", "right guesses", "per 100"]
     rows = []
-    for each in found.rated:
-        low, high = number(100 * each.success.low), number(100 * each.success.high)
-        name = each.attack if each.crafted is None else f"{each.attack}, {each.crafted}"
-        row = [name, RUNGS[each.rung], f"{each.won} of {each.units}", f"{low} to {high}"]
-        rows.append([*row, f"{each.protected} of {each.units}"] if shielded else row)
+    for item in found.rated:
+        low, high = number(100 * item.success.low), number(100 * item.success.high)
+        name = item.attack if item.crafted is None else f"{item.attack}, {item.crafted}"
+        row = [
+            name,
+            WHAT_IS_KNOWN[item.knows],
+            f"{item.won} of {item.units}",
+            f"{low} to {high}",
+        ]
+        rows.append([*row, f"{item.protected} of {item.units}"] if shielded else row)
     out.text("")
     out.table([*columns, *(["protected"] * shielded)], rows, gap=2)
     if shielded:
@@ -58,8 +64,8 @@ def _show_rows(out: Any, found: Ratings) -> None:
     if found.pictures is None or len(scenario.input_spec.shape) != 1:
         return
     spec, pictures = scenario.input_spec, found.pictures
-    lines = {"original": next(iter(pictures.values()))["none"].tagged[0]}
-    lines |= {name: each["none"].attacks[name].made[0] for name, each in pictures.items()}
+    lines = {"original": next(iter(pictures.values()))["none"].target[0]}
+    lines |= {name: picture["none"].attacks[name].made[0] for name, picture in pictures.items()}
 
     def cell(held: Any) -> str:
         """A level of 0 .. 255 in the range of the data; or a text, marked where it is right."""

@@ -36,7 +36,7 @@ def check(
 
 
 def _show(found: Examined, spec: str) -> None:
-    from trilemma.reporting.words.knowledge_text import KNOWS, RUNGS
+    from trilemma.reporting.words.knowledge_text import KNOWS, WHAT_IS_KNOWN
     from trilemma.reporting.words.numbers import count, hundred, number
     from trilemma.reporting.words.terminal import Printer
     from trilemma.reporting.words.way_text import how_it_runs
@@ -53,17 +53,17 @@ def _show(found: Examined, spec: str) -> None:
     out.title("What will be attacked")
     over = "one round" if claim.rounds == 1 else f"a training of {claim.rounds} rounds"
     out.note(
-        f"The messages of {over}, by one who knows {RUNGS[plan.request.knows]} "
+        f"The messages of {over}, by one who knows {WHAT_IS_KNOWN[plan.request.knows]} "
         f"({KNOWS[plan.request.knows]}): which of {claim.candidates} records was used? A blind "
         f"guess is right in {hundred(claim.kappa)} cases; the budget of "
         f"{number(plan.request.budget)} allows {hundred(plan.p_max)}."
     )
     rows = []
-    for each in found.attacks:
-        taken = "too long to be timed" if each.seconds is None else f"{number(each.seconds)} s"
-        rows.append((each.name, RUNGS[each.rung], taken))
+    for attack in found.attacks:
+        taken = "too long to be timed" if attack.seconds is None else f"{number(attack.seconds)} s"
+        rows.append((attack.name, WHAT_IS_KNOWN[attack.knows], taken))
     out.table(("attack", "knows", "a game against one round"), rows, gap=2)
-    names = ", ".join(each.name for each in plan.families)
+    names = ", ".join(family.name for family in plan.families)
     out.note(f"Protections to choose from: {names}.")
     out.title("What is done with your model")
     out.bullets(

@@ -63,9 +63,9 @@ def with_flags(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = [
-            each
-            for each in inspect.signature(command, eval_str=True).parameters.values()
-            if each.kind is not inspect.Parameter.VAR_KEYWORD
+            parameter
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         every: list[type[BaseModel]] = [*models, Running]
         made = [
@@ -78,7 +78,7 @@ def with_flags(
             for flag, annotation in _flags(name, field)
         ]
         command.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in (*own, *made)}
+        command.__annotations__ = {value.name: value.annotation for value in (*own, *made)}
         return command
 
     return decorate
@@ -103,8 +103,8 @@ def _flag(name: str, field: Any) -> Any:
 
 def _flag_type(annotation: Any) -> Any:
     """What a flag is read as; None says that it was not given."""
-    parts = [each for each in _parts(annotation) if each is not type(None)]
-    if "text" in _marks(annotation) or any(get_origin(each) is tuple for each in parts):
+    parts = [part for part in _parts(annotation) if part is not type(None)]
+    if "text" in _marks(annotation) or any(get_origin(part) is tuple for part in parts):
         return str | None
     return parts[0] | None
 
@@ -112,7 +112,7 @@ def _flag_type(annotation: Any) -> Any:
 def _marks(annotation: Any) -> tuple[Any, ...]:
     """What annotates a type, or one of its alternatives."""
     own = getattr(annotation, "__metadata__", ())
-    return (*own, *(mark for each in get_args(annotation) for mark in _marks(each)))
+    return (*own, *(mark for argument in get_args(annotation) for mark in _marks(argument)))
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
@@ -121,7 +121,7 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
         return _parts(get_args(annotation)[0])
     if get_origin(annotation) in (Literal, tuple) or not get_args(annotation):
         return (annotation,)
-    return tuple(part for each in get_args(annotation) for part in _parts(each))
+    return tuple(part for argument in get_args(annotation) for part in _parts(argument))
 
 
 def read_settings(
@@ -156,7 +156,7 @@ def _chosen(model: type[BaseModel], flags: Mapping[str, Any]) -> dict[str, str]:
     """The choices that stand among the flags by their own name."""
     made: dict[str, str] = {}
     for name, field in model.model_fields.items():
-        choices = [each for each in own_flags(field) if flags.get(each)]
+        choices = [flag for flag in own_flags(field) if flags.get(flag)]
         if len(choices) > 1:
             raise InvalidInput(f"--{choices[0]} and --{choices[1]} exclude each other; take one.")
         if choices:

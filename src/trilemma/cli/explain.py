@@ -14,7 +14,7 @@ _MOST: Final = 10**9
 def explain(
     budget: Annotated[float | None, typer.Option(help="A leakage between 0 and 1.")] = None,
     at_most: Annotated[
-        str | None, typer.Option(help='Or a rate of right picks: "1 in 6", "17 %".')
+        str | None, typer.Option(help='Or a rate of right guesses: "1 in 6", "17 %".')
     ] = None,
     candidates: Annotated[
         int | None, typer.Option(help="N, records that the attacker picks from [several].")
@@ -29,7 +29,7 @@ def explain(
     from trilemma.tuning.request import Request
 
     given = {"budget": budget, "at_most": at_most}
-    asked = Request.of(None, {name: each for name, each in given.items() if each is not None})
+    asked = Request.of(None, {name: value for name, value in given.items() if value is not None})
     if candidates is not None and not 2 <= candidates <= _MOST:
         raise InvalidInput(f"candidates must lie in 2 .. {_MOST:,}, got {candidates}.")
     show_budget(asked, candidates)

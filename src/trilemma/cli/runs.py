@@ -28,14 +28,14 @@ def runs(
     found = list_runs(folder)
     if not found:
         print(f"no runs in {printable(folder)}")
-    for each in found:
-        if each.damage:
+    for item in found:
+        if item.damage:
             continue
-        state = "in use" if each.in_use else ("finished" if each.results else "can be resumed")
-        made = ", ".join(each.results) or "-"
-        line = f"{each.folder}  {each.command}  {each.chunks} chunks  {state}  {made}"
+        state = "in use" if item.in_use else ("finished" if item.results else "can be resumed")
+        made = ", ".join(item.results) or "-"
+        line = f"{item.folder}  {item.command}  {item.chunks} chunks  {state}  {made}"
         print(printable(line))
-    if damaged := [each for each in found if each.damage]:
-        others = ", ".join(str(each.folder) for each in damaged[1:])
+    if damaged := [item for item in found if item.damage]:
+        others = ", ".join(str(item.folder) for item in damaged[1:])
         also = f"; also damaged: {others}" if others else ""
         raise InvalidInput(f"{damaged[0].damage.removesuffix('.')}{also}.")

@@ -86,7 +86,7 @@ def solve(
     """
     described = (parameters, delta, sigma, sigma_file, clients)
     if profile is not None:
-        if any(each is not None for each in (*described, c1, c2)):
+        if any(item is not None for item in (*described, c1, c2)):
             raise InvalidInput(
                 f"--profile {profile} holds C1, C2, m, delta, sigmas and the clients; leave out "
                 f"the flags that say the same."
@@ -107,7 +107,7 @@ def solve(
         if finite(name, value) < 0:
             raise InvalidInput(f"{name} must be finite and not negative, got {value}.")
     names = list(MECHANISMS) if mechanism == "all" else [mechanism]
-    if floored := max(each.floored for each in profiles):
+    if floored := max(item.floored for item in profiles):
         most = "" if len(profiles) == 1 else "up to "
         print(
             f"trilemma: {most}{floored} of {profiles[0].parameters} sigmas are zero and were "
@@ -179,7 +179,7 @@ def _profiles(
             f"give one a client, or one."
         )
     if sigma_file is not None:
-        profiles = [_from_file(sigma_file, parameters, each) for each in deltas]
+        profiles = [_from_file(sigma_file, parameters, item) for item in deltas]
     elif parameters is None:
         raise InvalidInput("give --parameters, the number of parameters of the model.")
     else:

@@ -75,7 +75,7 @@ class _Walk:
             self._say("tuple", len(value))
             self._all(value)
         elif isinstance(value, frozenset | set):
-            self._say("set", *sorted(fingerprint(each) for each in value))
+            self._say("set", *sorted(fingerprint(item) for item in value))
         elif id(value) in self._seen:
             self._say("again", self._seen[id(value)][0])
         else:
@@ -88,8 +88,8 @@ class _Walk:
             self._all(value)
         elif isinstance(value, Mapping):
             self._say("mapping", len(value))
-            for key, each in value.items():
-                self._all((key, each))
+            for key, item in value.items():
+                self._all((key, item))
         elif isinstance(value, functools.partial):
             self._say("partial")
             self._all((value.func, value.args, value.keywords))
@@ -118,9 +118,9 @@ class _Walk:
             # Its state is its own affair: locks, handles, addresses.
             self._say(*(word for word in (repr(value),) if " at 0x" not in word))
         else:
-            for name, each in _state(value):
+            for name, item in _state(value):
                 self._say(name)
-                self.add(each)
+                self.add(item)
 
     def _function(self, function: FunctionType) -> None:
         self._say("function", function.__module__, function.__qualname__)
@@ -156,10 +156,10 @@ class _Walk:
         self._say("class", kind.__module__, kind.__qualname__)
         if _is_library(kind.__module__):
             return
-        for name, each in vars(kind).items():
+        for name, var in vars(kind).items():
             if name not in _NO_CODE:
                 self._say(name)
-                for part in _parts(each):
+                for part in _parts(var):
                     self._named(part)
         for base in kind.__bases__:
             self.add(base)
@@ -171,8 +171,8 @@ class _Walk:
             self._say(Path(file).read_bytes())
 
     def _all(self, values: Any) -> None:
-        for each in values:
-            self.add(each)
+        for value in values:
+            self.add(value)
 
     def _say(self, *words: object) -> None:
         for word in words:
@@ -235,6 +235,6 @@ def _state(value: Any) -> Iterator[tuple[str, Any]]:
     """An object's attributes; hooks without their numbers, which count through the process."""
     slots = [name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ())]
     found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    for name, each in (found | getattr(value, "__dict__", {})).items():
-        hooks = "_hooks" in name and isinstance(each, dict)
-        yield name, list(each.values()) if hooks else each
+    for name, item in (found | getattr(value, "__dict__", {})).items():
+        hooks = "_hooks" in name and isinstance(item, dict)
+        yield name, list(item.values()) if hooks else item

@@ -128,11 +128,11 @@ class Run:
         if not self._begun and self._first is not None:
             chunks.insert(0, self._first)
         with _told(self.folder):
-            for each in chunks:
+            for chunk in chunks:
                 if self._begun:
-                    self._store.write(*each)
+                    self._store.write(*chunk)
                 else:
-                    self._store.begin(self._settings, *each)
+                    self._store.begin(self._settings, *chunk)
                     self._begun = True
         if self._payloads is not None:
             self._payloads.update(chunks)

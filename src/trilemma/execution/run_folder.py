@@ -33,7 +33,7 @@ class Folder:
         self.path: Final = path
         self._made: list[Path] = []
         try:
-            self._made = [each for each in (path, *path.parents) if not each.exists()]
+            self._made = [parent for parent in (path, *path.parents) if not parent.exists()]
             files = (*files, _LOCK, _SECRET)
             self._new = [path / name for name in files if not (path / name).exists()]
             self._lock = _hold(path)

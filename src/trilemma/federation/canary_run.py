@@ -221,7 +221,7 @@ def _released(
 
 def _deviation(protection: Protection) -> float:
     """The standard deviation that each client's noise should have."""
-    return math.hypot(*(each.scale for each in protection.transforms))
+    return math.hypot(*(transform.scale for transform in protection.transforms))
 
 
 def _check(protection: Protection, recipe: Recipe) -> None:

@@ -152,7 +152,7 @@ class Sending:
         often = self.training.sampling != "poisson" and not weights.is_cuda  # there it is within
         if often and ("clipped", given[1].shape) not in self._recorded:
             with torch.no_grad():  # what is found out at the first call cannot be recorded
-                sums(weights, *(each[:1, :1] for each in given[1:]))
+                sums(weights, *(item[:1, :1] for item in given[1:]))
         return self._run("clipped", sums, *given, often=often)
 
     def _clips_many(self, rows: torch.Tensor) -> bool:
@@ -186,8 +186,8 @@ class Sending:
     def _records(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and labels [*rows.shape, ...], in a quarter of the time of inputs[rows]."""
         inputs, labels = (
-            each.index_select(0, rows.flatten()).view(*rows.shape, *each.shape[1:])
-            for each in (self.inputs, self.labels)
+            value.index_select(0, rows.flatten()).view(*rows.shape, *value.shape[1:])
+            for value in (self.inputs, self.labels)
         )
         return inputs, labels
 
@@ -214,11 +214,11 @@ class Sending:
             loss = self.task.loss_of(scores(self._model(inputs[rows])), labels[rows])
             grads = torch.autograd.grad(loss, own, allow_unused=True, materialize_grads=True)
             if setting.algorithm == "fedsgd":
-                return torch.cat([each.reshape(-1) for each in grads])
+                return torch.cat([grad.reshape(-1) for grad in grads])
             with torch.no_grad():
                 torch._foreach_add_(own, grads, alpha=-setting.lr)
         with torch.no_grad():
-            return weights - torch.cat([each.reshape(-1) for each in own])
+            return weights - torch.cat([item.reshape(-1) for item in own])
 
     def _why_one_by_one(self, clients: int) -> str | None:
         """Why clients are computed one after the other, if they are."""

@@ -51,7 +51,7 @@ class Cohorts:
         self, federated: Federated, recipe: Recipe, per_round: int, seed: int, run: str
     ) -> None:
         self.recipe, self.per_round, self.draws, self.run = recipe, per_round, Seeded(seed), run
-        self.sizes = [each.inputs.shape[0] for each in federated.records]
+        self.sizes = [record.inputs.shape[0] for record in federated.records]
         self.starts = torch.tensor([0, *self.sizes[:-1]]).cumsum(0)
         self.device = federated.device
 
@@ -83,16 +83,16 @@ def pooled(federated: Federated) -> tuple[torch.Tensor, torch.Tensor]:
 
     Kept on a GPU for the next who asks: there they must be brought, here they lie already.
     """
-    shapes = sorted({tuple(each.inputs.shape[1:]) for each in federated.records})
+    shapes = sorted({tuple(record.inputs.shape[1:]) for record in federated.records})
     if len(shapes) > 1:
         raise InvalidInput(
             f"all clients must train the same model, but their inputs have shapes {shapes}."
         )
     here = torch.device(federated.device).type == "cpu"
-    return (_pooled.__wrapped__ if here else _pooled)(_Same(federated))
+    return (_pooled.__wrapped__ if here else _pooled)(_SameRows(federated))
 
 
-class _Same:
+class _SameRows:
     """A federation as itself: it need not be hashable, nor comparable with another."""
 
     def __init__(self, federated: Federated) -> None:
@@ -102,14 +102,14 @@ class _Same:
         return id(self.federated)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.federated is self.federated
+        return isinstance(other, _SameRows) and other.federated is self.federated
 
 
 @lru_cache(maxsize=1)
-def _pooled(same: _Same) -> tuple[torch.Tensor, torch.Tensor]:
+def _pooled(same: _SameRows) -> tuple[torch.Tensor, torch.Tensor]:
     federated = same.federated
-    inputs = torch.cat([each.inputs for each in federated.records]).to(federated.device)
-    labels = torch.cat([each.labels for each in federated.records]).to(federated.device)
+    inputs = torch.cat([record.inputs for record in federated.records]).to(federated.device)
+    labels = torch.cat([record.labels for record in federated.records]).to(federated.device)
     return inputs, labels
 
 

@@ -190,7 +190,7 @@ class Deployment:
             pairs = {name: (getattr(self, name), getattr(other, name))}
             if all(map(is_dataclass, pairs[name])):
                 pairs = {
-                    f"{name}.{part.name}": tuple(getattr(each, part.name) for each in pairs[name])
+                    f"{name}.{part.name}": tuple(getattr(pair, part.name) for pair in pairs[name])
                     for part in fields(pairs[name][0])
                 }
             sentences += [

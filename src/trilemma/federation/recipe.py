@@ -134,7 +134,7 @@ class Recipe:
         parts = {
             "local_training": LocalTraining(**document["local_training"]),
             "warm_start": None if warm is None else WarmStart(**warm),
-            "centring": tuple(Origin(**each) for each in centring)
+            "centring": tuple(Origin(**item) for item in centring)
             if isinstance(centring, list | tuple)
             else centring,
         }

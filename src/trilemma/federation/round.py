@@ -127,7 +127,8 @@ class Rounds:
             means, updates = torch.zeros_like(weights), [every[u] for u in needed]
         if together:
             self._add_noise(means, shares, noise)
-        seen, bare = dict[int, Observation](), dict[int, torch.Tensor]()
+        seen: dict[int, Observation] = {}
+        bare: dict[int, torch.Tensor] = {}
         for u, own in zip(needed, updates, strict=True):
             who, order = answers(u)
             round = self._arithmetic([own[place] for place in order], who)

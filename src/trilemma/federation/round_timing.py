@@ -70,7 +70,7 @@ class Spent:
 
     def scaled(self, times: float) -> Spent:
         """The same for an update so many times as long, by as much training."""
-        return replace(Spent(*(times * each for each in astuple(self))), train=self.train)
+        return replace(Spent(*(times * item for item in astuple(self))), train=self.train)
 
     @classmethod
     def median(cls, each: Sequence[Spent]) -> Spent:
@@ -105,14 +105,14 @@ class RoundCosts:
     def as_json(self) -> dict[str, list[list[float]]]:
         """The same as plain values."""
         return {
-            "without": [list(astuple(each)) for each in self.without],
-            "within": [list(astuple(each)) for each in self.within],
+            "without": [list(astuple(item)) for item in self.without],
+            "within": [list(astuple(item)) for item in self.within],
         }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> RoundCosts:
         """What `as_json` gave."""
-        sides = ((Spent(*each) for each in document[name]) for name in ("without", "within"))
+        sides = ((Spent(*item) for item in document[name]) for name in ("without", "within"))
         return cls(*(tuple(side) for side in sides))
 
 

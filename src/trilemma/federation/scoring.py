@@ -91,7 +91,7 @@ class Score:
 
     def of_clients(self, weights: torch.Tensor, number: int) -> tuple[Scored, ...]:
         """On each client's own records."""
-        return tuple(self._on(each, weights, number) for each in self.federated.records)
+        return tuple(self._on(record, weights, number) for record in self.federated.records)
 
     def _on(self, records: Labelled, weights: torch.Tensor, number: int) -> Scored:
         labels = records.labels.to(weights.device)

@@ -83,7 +83,7 @@ class Server:
     def memory(self) -> dict[str, torch.Tensor]:
         """What it remembers between rounds, by name; can be put back."""
         kept = {"velocity": self._velocity, "average": self._average}
-        return {name: each for name, each in kept.items() if each is not None}
+        return {name: value for name, value in kept.items() if value is not None}
 
     @memory.setter
     def memory(self, kept: Mapping[str, torch.Tensor]) -> None:
@@ -95,22 +95,22 @@ class Server:
         assert self.task is not None, "public records come with a model"
         task = self.task
         records = tuple(
-            each.to(weights.device) for each in (self.public.inputs, self.public.labels)
+            value.to(weights.device) for value in (self.public.inputs, self.public.labels)
         )
 
         def gradient(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             if clip is None:
-                slope: torch.Tensor = task.way.grad(task.mean_loss)(at, x, y)
-                return slope
+                gradient: torch.Tensor = task.way.grad(task.mean_loss)(at, x, y)
+                return gradient
             shares = at.new_full((1, len(x)), 1 / len(x))
             return clipped_sums(task, at, x[None], y[None], shares, clip)[0]
 
         example = (weights[0], *records)
         with torch.no_grad():
             if clip not in self._gradients:
-                gradient(weights[0], *(each[:1] for each in records))  # see what layers read
+                gradient(weights[0], *(record[:1] for record in records))  # see what layers read
                 recorded = clip is None or not weights.is_cuda  # there it is within
                 self._gradients[clip] = (
                     traced(("public", clip), task, gradient, example) if recorded else gradient
                 )
-            return torch.stack([self._gradients[clip](each, *records) for each in weights])
+            return torch.stack([self._gradients[clip](weight, *records) for weight in weights])

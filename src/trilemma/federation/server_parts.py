@@ -69,7 +69,7 @@ class Origin:
 
 def origins_of(means: Mapping[str, torch.Tensor]) -> tuple[Origin, ...]:
     """The same as plain values; a mean that is one number is written once."""
-    values = {name: tuple(each.flatten().tolist()) for name, each in means.items()}
+    values = {name: tuple(mean.flatten().tolist()) for name, mean in means.items()}
     return tuple(
         Origin(name, own[:1] if len(set(own)) == 1 else own) for name, own in values.items()
     )

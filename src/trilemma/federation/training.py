@@ -138,10 +138,10 @@ def train(
             History(
                 tuple(history),
                 trained,
-                tuple(each.metric for each in own),
+                tuple(item.metric for item in own),
                 run.sending.one_by_one,
                 None if scored is None else scored.scores,
-                tuple(each.scores for each in own),
+                tuple(item.scores for item in own),
             )
         )
     return tuple(histories)

@@ -14,7 +14,7 @@ __all__ = ["constant_metric"]
 
 _STEPS: Final = 60
 _TRIED: Final = 1024  # records that a constant is fitted to
-_SETTLED: Final = 1e-2  # of the loss's slope at zero
+_SETTLED: Final = 1e-2  # of the loss's gradient at zero
 
 
 def constant_metric(scenario: Scenario) -> float | None:
@@ -41,23 +41,23 @@ def _fitted(scenario: Scenario, like: torch.Tensor, labels: torch.Tensor) -> tor
     answer = like.new_zeros(like.shape, dtype=torch.float64).requires_grad_()
     labels = labels.double() if labels.is_floating_point() else labels
     search = torch.optim.LBFGS([answer], max_iter=_STEPS, line_search_fn="strong_wolfe")
-    slopes: list[float] = []
+    gradients: list[float] = []
 
     def step() -> float:
         search.zero_grad()
         outputs = answer.expand(len(labels), *answer.shape)
         loss = scenario.task.loss_of(outputs, labels)
         loss.backward()  # type: ignore[no-untyped-call]  # of torch
-        slopes.append(math.inf if answer.grad is None else float(answer.grad.norm()))
+        gradients.append(math.inf if answer.grad is None else float(answer.grad.norm()))
         return float(loss.detach())
 
     try:
         search.step(step)  # type: ignore[no-untyped-call]  # of torch
-        step()  # the slope where the search ended
+        step()  # the gradient where the search ended
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
         return None  # a loss that a constant is no output for
     found = answer.detach().to(like)
-    if not torch.isfinite(found).all() or not slopes[-1] <= max(_SETTLED * slopes[0], 1e-6):
+    if not torch.isfinite(found).all() or not gradients[-1] <= max(_SETTLED * gradients[0], 1e-6):
         return None
     return found
 

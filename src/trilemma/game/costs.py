@@ -119,8 +119,8 @@ def compare(
         seeds=len(pairs),
         confidence=confidence,
         bandwidth=bandwidth,
-        unprotected_metric=fmean(each.metric for each in unprotected),
-        protected_metric=fmean(each.metric for each in protected),
+        unprotected_metric=fmean(item.metric for item in unprotected),
+        protected_metric=fmean(item.metric for item in protected),
         utility_loss=lost(
             [(a.metric, b.metric) for a, b in pairs], [(a.scores, b.scores) for a, b in pairs]
         ),
@@ -134,7 +134,7 @@ def compare(
         efficiency_reduction=median_estimate(ratios, confidence),
         unprotected=rounds.unprotected,
         protected=rounds.protected,
-        best_unprotected_metric=fmean(each.metric for each in best) if best else None,
+        best_unprotected_metric=fmean(item.metric for item in best) if best else None,
     )
     if not all(_is_accuracy(history.scores) for history in unprotected):
         return costs
@@ -161,8 +161,8 @@ def lost_accuracy(
 ) -> tuple[float, float, Estimate]:
     """The metric without and with a protection, and what is lost, rounded as `Costs` says."""
     pairs = list(zip(unprotected, protected, strict=True))
-    without = fmean(each.metric for each in unprotected)
-    within = fmean(each.metric for each in protected)
+    without = fmean(item.metric for item in unprotected)
+    within = fmean(item.metric for item in protected)
     lost = paired_estimate(
         [a.metric - b.metric for a, b in pairs],
         confidence,
@@ -268,8 +268,8 @@ def _check_confidence(confidence: float) -> None:
 
 
 def _paired(unprotected: History, protected: History) -> bool:
-    return [each.clients for each in unprotected.rounds] == [
-        each.clients for each in protected.rounds
+    return [item.clients for item in unprotected.rounds] == [
+        item.clients for item in protected.rounds
     ]
 
 

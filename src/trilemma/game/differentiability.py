@@ -80,7 +80,7 @@ def check_shapes(task: Task, inputs: torch.Tensor, labels: torch.Tensor) -> None
             return  # of which the next check tells
     if spread:
         made, given = (
-            f"[{', '.join(['n', *map(str, each.shape[1:])])}]" for each in (outputs, labels)
+            f"[{', '.join(['n', *map(str, value.shape[1:])])}]" for value in (outputs, labels)
         )
         raise InvalidInput(
             f"the model returns {made} for labels {given}, so that the loss compares every output "
@@ -133,7 +133,7 @@ def _unlike_labels(task: Task, inputs: torch.Tensor) -> list[int] | None:
     for batch in label_batches(task.classes, inputs.shape[0]):
         labels = batch.to(outputs.device)
         rows = one_hot(labels, task.classes).to(outputs)
-        hard, soft = (partial(task.loss_of, targets=each) for each in (labels, rows))
+        hard, soft = (partial(task.loss_of, targets=value) for value in (labels, rows))
         if differ(hard, soft, outputs, task.way):
             return [int(label) for label in batch]
     return None
@@ -218,7 +218,7 @@ def _check_precisions(
     """
     double = weights.dtype == torch.float64
     other, name = (torch.float32, "single") if double else (torch.float64, "double")
-    x, y = (each.to(other) if each.is_floating_point() else each for each in (inputs, labels))
+    x, y = (value.to(other) if value.is_floating_point() else value for value in (inputs, labels))
     try:
         client_update(task, weights.to(other), x, y, local_training)
     except torch.OutOfMemoryError:

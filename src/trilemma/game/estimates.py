@@ -101,7 +101,7 @@ def _envelope_at(rate: Interval, kappa: float) -> Interval:
 def _envelopes(kappa: float) -> tuple[_Polygon, _Polygon]:
     """Corners of the convex and the concave envelope of H_κ.
 
-    The grid is fine where the slope of H_κ is infinite: at 0 and at 1.
+    The grid is fine where the gradient of H_κ is infinite: at 0 and at 1.
     """
     angle = np.linspace(0, np.pi / 2, 1001)
     points = np.unique(np.concatenate([np.sin(angle) ** 4, 1 - np.cos(angle) ** 4]))

@@ -42,7 +42,7 @@ class Shown:
     """
 
     made: list[list[Any]]
-    picked: list[list[Any]]
+    guessed: list[list[Any]]
     correct: list[bool]
 
 
@@ -50,7 +50,7 @@ class Shown:
 class Pictures:
     """Some target records, and what is made of them by attack."""
 
-    tagged: list[list[Any]]
+    target: list[list[Any]]
     attacks: dict[str, Shown]
 
 
@@ -117,7 +117,7 @@ def _attack_result(fields: Mapping[str, Any]) -> AttackResult:
     }
     pictures = fields["pictures"]
     if pictures is not None:
-        shown = {name: Shown(**each) for name, each in pictures["attacks"].items()}
+        shown = {name: Shown(**picture) for name, picture in pictures["attacks"].items()}
         pictures = Pictures(pictures["tagged"], shown)
     return AttackResult(**{**fields, "after": after, "pictures": pictures})
 
@@ -125,22 +125,22 @@ def _attack_result(fields: Mapping[str, Any]) -> AttackResult:
 def _history_fields(history: History) -> dict[str, Any]:
     """All but the weights, which nobody asks for."""
     return {
-        "rounds": [asdict(each) for each in history.rounds],
+        "rounds": [asdict(item) for item in history.rounds],
         "client_metrics": history.client_metrics,
         "one_by_one": history.one_by_one,
         "scores": write_scores(history.scores),
-        "client_scores": [write_scores(each) for each in history.client_scores],
+        "client_scores": [write_scores(score) for score in history.client_scores],
     }
 
 
 def _history(fields: Mapping[str, Any]) -> History:
     return History(
-        tuple(Round(**{**each, "clients": tuple(each["clients"])}) for each in fields["rounds"]),
+        tuple(Round(**{**item, "clients": tuple(item["clients"])}) for item in fields["rounds"]),
         torch.empty(0),
         tuple(fields["client_metrics"]),
         fields["one_by_one"],
         read_scores(fields["scores"]),
-        tuple(read_scores(each) for each in fields["client_scores"]),
+        tuple(read_scores(item) for item in fields["client_scores"]),
     )
 
 

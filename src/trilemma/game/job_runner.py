@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 
 import torch
 
-from trilemma.attacks import Knowledge, Rung, View, get
-from trilemma.attacks.base import RUNGS, Attack
+from trilemma.attacks import Knowledge, KnowledgeLevel, View, get
+from trilemma.attacks.base import KNOWLEDGE_LEVELS, Attack
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.execution.pool.base import Joint
@@ -34,7 +34,7 @@ from trilemma.learning.precision import whole_floats
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
 
-__all__ = ["Bench"]
+__all__ = ["JobRunner"]
 
 _VIEWS: Final = 4  # of one game over a training, about
 
@@ -49,13 +49,13 @@ class _Shown:
 
 
 @dataclass(frozen=True)
-class Bench:
+class JobRunner:
     """Makes a worker's function: task -> payload.
 
-    Games are of a `claim`'s line-up, whatever their number of rounds (None: as many candidates as
-    the scenario allows, up to 100), and sums of `threshold` clients (None: of all).
+    Games are of a `claim`'s candidate set, whatever their number of rounds (None: as many
+    candidates as the scenario allows, up to 100), and sums of `threshold` clients (None: of all).
 
-    Attacks of `rung` or above keep the best of `restarts`; those from below it, which know less
+    Attacks of `knows` or above keep the best of `restarts`; those from below it, which know less
     than the attacker in question, make one start. Tasks of attacks that search may share a call of
     at most `together` views.
     """
@@ -65,7 +65,7 @@ class Bench:
     restarts: int
     steps: int
     seed: int
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
     together: int = 0
     threshold: int | None = None
     preload: ClassVar = ("trilemma.game.job_runner", "trilemma.learning.preload")
@@ -83,7 +83,11 @@ class Bench:
 
     def starts(self, attack: Attack) -> int:
         """How many starts an attack makes."""
-        return self.restarts if RUNGS.index(attack.rung) >= RUNGS.index(self.rung) else 1
+        return (
+            self.restarts
+            if KNOWLEDGE_LEVELS.index(attack.knows) >= KNOWLEDGE_LEVELS.index(self.knows)
+            else 1
+        )
 
     def __call__(self) -> Callable[[Job], bytes]:
         own = own_scenario(self.source)
@@ -98,15 +102,15 @@ class Bench:
                 return Arena.of(scenario(recipe), rounds=rounds)
             return Arena(scenario(recipe), replace(self.claim, rounds=rounds))
 
-        last: dict[tuple[tuple[AttackJob, ...], Rung], _Shown] = {}
+        last: dict[tuple[tuple[AttackJob, ...], KnowledgeLevel], _Shown] = {}
 
-        def shown(tasks: Sequence[AttackJob], rung: Rung) -> _Shown:
+        def shown(tasks: Sequence[AttackJob], knows: KnowledgeLevel) -> _Shown:
             """The games of tasks as they are seen; the next attack on them finds them here."""
-            key = tuple(replace(task, attacks=(), pictures=0) for task in tasks), rung
+            key = tuple(replace(task, attacks=(), pictures=0) for task in tasks), knows
             if key not in last:
                 last.clear()  # before the next are made: those of large models fill the memory
                 first = tasks[0]
-                last[key] = self._shown(arena(first.rounds, first.recipe), tasks, rung)
+                last[key] = self._shown(arena(first.rounds, first.recipe), tasks, knows)
             return last[key]
 
         @patient
@@ -127,19 +131,21 @@ class Bench:
         def together(tasks: Sequence[Job]) -> list[bytes]:
             attacks = [task for task in tasks if isinstance(task, AttackJob)]
             try:
-                return [encode(each) for each in self._played(attacks, shown)]
+                return [encode(item) for item in self._played(attacks, shown)]
             except torch.OutOfMemoryError:
                 last.clear()
             return [work(task) for task in tasks]
 
         return Joint(work, together)
 
-    def _observer(self, arena: Arena, task: AttackJob | BeliefJob, rung: Rung) -> Observer:
+    def _observer(
+        self, arena: Arena, task: AttackJob | BeliefJob, knows: KnowledgeLevel
+    ) -> Observer:
         return Observer(
             arena,
             parse_protection(task.protection),
             task.adversary,
-            rung,
+            knows,
             Seeded(self.seed).integer("stream", task.stream),
             steps=self.steps,
             threshold=self.threshold,
@@ -147,43 +153,43 @@ class Bench:
 
     def _believed(self, arena: Arena, task: BeliefJob) -> BeliefResult:
         attacks = [get(name) for name in task.attacks]
-        rung = max((attack.rung for attack in attacks), key=RUNGS.index)
-        observer = self._observer(arena, task, rung)
+        knows = max((attack.knows for attack in attacks), key=KNOWLEDGE_LEVELS.index)
+        observer = self._observer(arena, task, knows)
         games = [arena.draw(number, observer.seed) for number in task.games]
         found = paper_leakage(observer, games, attacks, draws=task.draws)
         return BeliefResult(
             [game.client for game in games],
-            {name: each.tolist() for name, each in found.items()},
+            {name: value.tolist() for name, value in found.items()},
         )
 
-    def _shown(self, arena: Arena, tasks: Sequence[AttackJob], rung: Rung) -> _Shown:
+    def _shown(self, arena: Arena, tasks: Sequence[AttackJob], knows: KnowledgeLevel) -> _Shown:
         task = tasks[0]
         equal = task.recipe is not None and task.recipe.equal_weights
         observer = replace(
-            self._observer(arena, task, rung),
+            self._observer(arena, task, knows),
             equal_weights=task.equal_weights or equal,
             blind=task.blind,
             participation=task.participation,
             recipe=task.recipe,
             crafted=task.crafted,
         )
-        numbers = [number for each in tasks for number in each.games]
+        numbers = [number for item in tasks for number in item.games]
         games = [arena.draw(number, observer.seed) for number in numbers]
         return _Shown(observer, games, observer.views(games))
 
     def _played(
         self,
         tasks: Sequence[AttackJob],
-        shown: Callable[[Sequence[AttackJob], Rung], _Shown],
+        shown: Callable[[Sequence[AttackJob], KnowledgeLevel], _Shown],
     ) -> list[AttackResult]:
         """The results of tasks whose games are attacked in one call."""
         task = tasks[0]
         attacks = {name: get(name) for name in task.attacks}
-        rung = max((attack.rung for attack in attacks.values()), key=RUNGS.index)
+        knows = max((attack.knows for attack in attacks.values()), key=KNOWLEDGE_LEVELS.index)
         # Those who know nothing see the rounds of those with public records, less the records.
-        seen = shown(tasks, "public" if rung == "nothing" else rung)
+        seen = shown(tasks, "public" if knows == "nothing" else knows)
         observer, games, views = seen.observer, seen.games, seen.views
-        if rung == "nothing":
+        if knows == "nothing":
             views = [[replace(view, knowledge=Knowledge()) for view in own] for own in views]
         start = Seeded(observer.seed).integer("attack")  # a game's own draws go by its number
         found = {
@@ -195,13 +201,13 @@ class Bench:
             )
             for name, attack in attacks.items()
         }
-        ends = itertools.accumulate(each.count for each in tasks)
+        ends = itertools.accumulate(item.count for item in tasks)
         results = []
-        for each, end in zip(tasks, ends, strict=True):
-            own = slice(end - each.count, end)
-            picks = {name: made.of(own) for name, made in found.items()}
-            shares = observer.arena, games[own], views[own], picks
-            results.append(attack_result(*shares, pictures=each.pictures))
+        for item, end in zip(tasks, ends, strict=True):
+            own = slice(end - item.count, end)
+            guesses = {name: made.of(own) for name, made in found.items()}
+            shares = observer.arena, games[own], views[own], guesses
+            results.append(attack_result(*shares, pictures=item.pictures))
         return results
 
 

@@ -45,8 +45,8 @@ def prepare_models(
             [torch.from_numpy(draw.choice(len(pool), size, replace=False)) for draw in draws]
         )
         batch = pool[rows.to(weights.device)]
-        slopes = _slopes(scenario, weights, batch.inputs, batch.labels)
-        weights = weights - scenario.local_training.lr * slopes
+        gradients = _gradients(scenario, weights, batch.inputs, batch.labels)
+        weights = weights - scenario.local_training.lr * gradients
     if not torch.isfinite(weights).all():
         raise InvalidInput(
             f"a model diverged within {steps} SGD steps at rate {scenario.local_training.lr}; "
@@ -55,7 +55,7 @@ def prepare_models(
     return weights.detach()
 
 
-def _slopes(
+def _gradients(
     scenario: Scenario, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
     """Gradients [M, m] at weights [M, m]: all together, or of large models one after the other.
@@ -69,14 +69,14 @@ def _slopes(
         if not weights.is_cuda:
             return together(weights, inputs, labels)  # type: ignore[no-any-return]
         parts = zip(
-            *(torch.split(each, _AT_ONCE) for each in (weights, inputs, labels)), strict=True
+            *(torch.split(value, _AT_ONCE) for value in (weights, inputs, labels)), strict=True
         )
         return torch.cat(
             [traced(("steps",), scenario.task, together, part)(*part) for part in parts]
         )
     models = list(zip(weights, inputs, labels, strict=True))
     alone = traced(("a step",), scenario.task, step, models[0])
-    return torch.stack([alone(*each) for each in models])
+    return torch.stack([alone(*model) for model in models])
 
 
 def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -> torch.Tensor:
@@ -120,7 +120,7 @@ def redraw(model: nn.Module) -> None:
     """Draws the weights anew by every module's own `reset_parameters`."""
     for module in model.modules():
         own = list(module.parameters(recurse=False))
-        if own and not any(each.requires_grad for each in own):
+        if own and not any(item.requires_grad for item in own):
             continue  # a frozen body stays, and may be shared
         for name in ("reset_parameters", "_reset_parameters"):
             reset = getattr(module, name, None)
@@ -134,10 +134,10 @@ def redraw(model: nn.Module) -> None:
 
 
 def _require_variances(named: Mapping[str, torch.Tensor]) -> None:
-    for name, each in named.items():
-        if name.endswith("running_var") and not bool((each > 0).all()):
+    for name, value in named.items():
+        if name.endswith("running_var") and not bool((value > 0).all()):
             raise InvalidInput(
-                f"initialise(model) leaves {name!r} at {float(each.min()):.3g}, but a running "
+                f"initialise(model) leaves {name!r} at {float(value.min()):.3g}, but a running "
                 f"variance is positive; let it redraw no parameter named running_mean or "
                 f"running_var."
             )

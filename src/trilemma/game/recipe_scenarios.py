@@ -114,7 +114,7 @@ def _centring(recipe: Recipe, scenario: Scenario, public: Records) -> dict[str, 
         )
     means = {}
     for name, first in read[0].items():
-        several = torch.stack([each[name] for each in read])
+        several = torch.stack([item[name] for item in read])
         same = bool((several == first).all())
         means[name] = first if same else several.mean().expand_as(first)
     return means

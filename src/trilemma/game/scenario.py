@@ -158,7 +158,7 @@ class Scenario:
         self._settle(tried(records[0], (*records[1:], test, public)), spec)
         model, remarks = fitted(self.model, sent_at)
         model = model.to(self.device)
-        unlabelled = {each.unlabelled for each in (*records, test, public)}
+        unlabelled = {record.unlabelled for record in (*records, test, public)}
         if len(unlabelled) > 1:
             raise InvalidInput(
                 "some records have labels and some have none; give all of them labels, or none."
@@ -322,11 +322,11 @@ class Scenario:
         if columns:
             hits = column_hits(columns, made, truth).tolist()
             return list(zip(cells(columns, made), hits, strict=True))
-        found = [int(each) for each in made.flatten().nan_to_num(nan=-1.0)]
+        found = [int(item) for item in made.flatten().nan_to_num(nan=-1.0)]
         held, words = set(truth.flatten().tolist()), self.words
-        named = [words[each] if 0 <= each < len(words) else f"{each}" for each in found]
-        named = ["–" if each < 0 else name for name, each in zip(named, found, strict=True)]
-        return [(name, each in held) for name, each in zip(named, found, strict=True)]
+        named = [words[item] if 0 <= item < len(words) else f"{item}" for item in found]
+        named = ["–" if item < 0 else name for name, item in zip(named, found, strict=True)]
+        return [(name, item in held) for name, item in zip(named, found, strict=True)]
 
     def pooled(self) -> Records:
         """All clients' records together; not to be changed."""

@@ -72,14 +72,14 @@ def require_own(run: Run, objects: Mapping[str, object]) -> None:
 
 def own_code(objects: Mapping[str, object]) -> dict[str, str]:
     """What each object of the user's own computes, by its name module:object; ours have none."""
-    return {name: fingerprint(each) for name, each in objects.items() if ":" in name}
+    return {name: fingerprint(item) for name, item in objects.items() if ":" in name}
 
 
 def parts_of(protection: Protection) -> dict[str, object]:
     """The kinds of transforms and transport that a protection is made of, by module:object."""
-    kinds = {type(each) for each in (*protection.transforms, protection.transport)}
-    named = {f"{each.__module__}:{each.__qualname__}": each for each in kinds}
-    return {name: each for name, each in named.items() if not name.startswith("trilemma.")}
+    kinds = {type(transform) for transform in (*protection.transforms, protection.transport)}
+    named = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in kinds}
+    return {name: value for name, value in named.items() if not name.startswith("trilemma.")}
 
 
 def data_hash(scenario: Scenario, key: bytes) -> str:
@@ -89,7 +89,9 @@ def data_hash(scenario: Scenario, key: bytes) -> str:
     guesses was there.
     """
     records = (*scenario.records, scenario.test_records, scenario.public_records)
-    return keyed_digest(key, *(part for each in records for part in (each.inputs, each.labels)))
+    return keyed_digest(
+        key, *(part for record in records for part in (record.inputs, record.labels))
+    )
 
 
 @cache

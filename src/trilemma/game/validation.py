@@ -82,7 +82,7 @@ def check_tokens(model: nn.Module, spec: InputSpec) -> None:
     """Whole numbers are tokens only where a model looks them up."""
     if spec.vocabulary is None or _tables(model):
         return
-    if any(isinstance(each, nn.EmbeddingBag) for each in model.modules()):
+    if any(isinstance(module, nn.EmbeddingBag) for module in model.modules()):
         raise InvalidInput(
             "the model looks its tokens up in a torch.nn.EmbeddingBag, which attacks do not know; "
             "use torch.nn.Embedding and the mean of its rows, embedding(tokens).mean(1)."
@@ -146,13 +146,13 @@ class _Halves(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
 
 
 def _tables(model: nn.Module) -> list[nn.Embedding]:
-    return [each for each in model.modules() if isinstance(each, nn.Embedding)]
+    return [module for module in model.modules() if isinstance(module, nn.Embedding)]
 
 
 def _way_out(model: nn.Module, inputs: torch.Tensor, error: Exception) -> str:
     tables = _tables(model)
     if tables and isinstance(error, IndexError) and not inputs.is_floating_point():
-        sizes = " and ".join(str(each.num_embeddings) for each in tables)
+        sizes = " and ".join(str(table.num_embeddings) for table in tables)
         return (
             f"the records hold the token {int(inputs.max())}, and the model's torch.nn.Embedding "
             f"has {sizes} rows, counted from 0: give it one for each token"

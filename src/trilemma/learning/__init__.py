@@ -4,7 +4,7 @@ The federation and every attack call the same `client_update`, so what is attack
 what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 """
 
-from trilemma.learning.batch_norm_context import Company
+from trilemma.learning.batch_norm_context import BatchNormContext
 from trilemma.learning.client_update import client_update, clip_records, summed_records
 from trilemma.learning.clipping import clipped_products, clipped_sums
 from trilemma.learning.layer_products import (
@@ -21,7 +21,7 @@ from trilemma.learning.way_trial import way_of
 from trilemma.learning.ways import Way
 
 __all__ = [
-    "Company",
+    "BatchNormContext",
     "LocalTraining",
     "Products",
     "RecordLoss",

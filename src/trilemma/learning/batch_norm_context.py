@@ -22,7 +22,7 @@ from trilemma.learning.recording.tracing import traced
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["Company"]
+__all__ = ["BatchNormContext"]
 
 _SIGNATURE: Final = inspect.signature(batch_norm)
 Moments = list[tuple[torch.Tensor, torch.Tensor]]
@@ -30,15 +30,15 @@ Moments = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class Company:
+class BatchNormContext:
     """The others of a batch of `size` records, for U units at a model each.
 
-    `moments`: means μ and variances v [U, C] of what BatchNorm reads, over some records. `slopes`:
-    λ = dL/dμ and κ = dL/dv [U, C] of their mean loss L, with all that follows behind.
+    `moments`: means μ and variances v [U, C] of what BatchNorm reads, over some records.
+    `gradients`: λ = dL/dμ and κ = dL/dv [U, C] of their mean loss L, with all that follows behind.
     """
 
     moments: Moments
-    slopes: Moments
+    gradients: Moments
     size: int
 
     @classmethod
@@ -51,7 +51,7 @@ class Company:
         size: int,
         *,
         shared: bool,
-    ) -> Company:
+    ) -> BatchNormContext:
         """By records [n, ...] that all units share, or [U, n, ...]; tensors [U, ...] by name."""
 
         def moments(named: dict[str, torch.Tensor], x: torch.Tensor) -> Moments:
@@ -61,7 +61,7 @@ class Company:
                 seen.append(_moments(call.read))
                 return call.normalised(*seen[-1])
 
-            with _Instead(measured):
+            with _ReplacedCalls(measured):
                 task.run(named, x)
             return seen
 
@@ -74,7 +74,7 @@ class Company:
                 (mean, variance), (by_mean, by_variance) = _moments(call.read), next(left)
                 return call.normalised(mean + by_mean, variance + by_variance)
 
-            with _Instead(shifted):
+            with _ReplacedCalls(shifted):
                 outputs = task.run(named, x)
             return task.loss_of(outputs, y)
 
@@ -84,8 +84,8 @@ class Company:
             named = dict(zip(tensors, each, strict=True))
             found = task.way.vmap(moments, (0, place))(named, x)
             none = [(torch.zeros_like(mean), torch.zeros_like(mean)) for mean, _ in found]
-            slopes = task.way.vmap(task.way.grad(loss), (0, 0, place, place))(none, named, x, y)
-            return found, slopes
+            gradients = task.way.vmap(task.way.grad(loss), (0, 0, place, place))(none, named, x, y)
+            return found, gradients
 
         example = (inputs, labels, *tensors.values())
         run = traced(("company", shared), task, both, example) if inputs.is_cuda else both
@@ -94,7 +94,7 @@ class Company:
     @property
     def met(self) -> tuple[Moments, Moments]:
         """What of it differs between units."""
-        return self.moments, self.slopes
+        return self.moments, self.gradients
 
     def loss(
         self,
@@ -135,7 +135,7 @@ class Company:
             around = around * places / (places - 1)
             return told(made, kept_mean, kept_variance, own, around, rate)
 
-        with _Instead(joined, own_part):
+        with _ReplacedCalls(joined, own_part):
             outputs = task.run(named, record[None])
         return task.loss_of(outputs, label[None]) + (1 - share) * sum(felt)
 
@@ -157,7 +157,7 @@ class _Call:
         return made if self.bias is None else made + _by_channel(self.bias, self.read)
 
 
-class _Instead(TorchFunctionMode):
+class _ReplacedCalls(TorchFunctionMode):
     """Has `normalise` in the place of what BatchNorm does with the statistics of a batch.
 
     And `tells` (None: as it is) in the place of what is sent of them.

@@ -52,24 +52,26 @@ def send_statistics(norm: _BatchNorm, name: str, lr: float) -> None:
     for kept, first in _KEPT.items():
         delattr(norm, kept)
         norm.register_parameter(kept, nn.Parameter(torch.full_like(like, first)))
-    norm.register_forward_hook(_Telling(rate), with_kwargs=True)
+    norm.register_forward_hook(_ReportingStatistics(rate), with_kwargs=True)
 
 
 @contextmanager
 def applied(model: nn.Module) -> Iterator[None]:
     """Has layers whose running statistics are sent work with those, as a model in use does."""
-    layers = [each for each in model.modules() if _telling(each) and each.training]
-    for each in layers:
-        each.eval()
+    layers = [module for module in model.modules() if _telling(module) and module.training]
+    for layer in layers:
+        layer.eval()
     try:
         yield
     finally:
-        for each in layers:
-            each.train()
+        for layer in layers:
+            layer.train()
 
 
-def _telling(module: nn.Module) -> list[_Telling]:
-    return [each for each in module._forward_hooks.values() if isinstance(each, _Telling)]
+def _telling(module: nn.Module) -> list[_ReportingStatistics]:
+    return [
+        hook for hook in module._forward_hooks.values() if isinstance(hook, _ReportingStatistics)
+    ]
 
 
 def rates(model: nn.Module, layout: Layout) -> torch.Tensor | None:
@@ -77,7 +79,7 @@ def rates(model: nn.Module, layout: Layout) -> torch.Tensor | None:
 
     None where none is sent.
     """
-    found = {name: hook.rate for name, each in model.named_modules() for hook in _telling(each)}
+    found = {name: hook.rate for name, item in model.named_modules() for hook in _telling(item)}
     if not found:
         return None
     owners = [name.rpartition(".")[::2] for name in layout.names]
@@ -86,7 +88,7 @@ def rates(model: nn.Module, layout: Layout) -> torch.Tensor | None:
 
 
 @dataclass(frozen=True)
-class _Telling:
+class _ReportingStatistics:
     """A hook behind BatchNorm; `rate` is μ / lr."""
 
     rate: float
@@ -128,12 +130,12 @@ def told(
 ) -> torch.Tensor:
     """`made` as it is; the kept ones get the gradient rate · (kept - found), whatever the loss."""
     given = made, kept_mean, kept_variance, mean, variance, rate
-    same: torch.Tensor = _Told.apply(*given)  # type: ignore[no-untyped-call]
+    same: torch.Tensor = _StatisticsReport.apply(*given)  # type: ignore[no-untyped-call]
     return same
 
 
-class _Told(torch.autograd.Function):
-    """No term of a loss could do this: its slope would reach the weights through b, too.
+class _StatisticsReport(torch.autograd.Function):
+    """No term of a loss could do this: its gradient would reach the weights through b, too.
 
     What is found has no gradient here, and gradients of what is told of it do lead to it. Whoever
     differentiates gradients must not let the kept ones depend on what he differentiates by.
@@ -151,11 +153,11 @@ class _Told(torch.autograd.Function):
         ctx.save_for_backward(*tensors[1:])
 
     @staticmethod
-    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         kept_mean, kept_variance, mean, variance = ctx.saved_tensors
         rate = ctx.rate
         by_mean, by_variance = rate * (kept_mean - mean), rate * (kept_variance - variance)
-        return slope, by_mean, by_variance, None, None, None
+        return gradient, by_mean, by_variance, None, None, None
 
     @staticmethod
     def jvp(_: Any, made: torch.Tensor, *__: torch.Tensor | None) -> torch.Tensor:

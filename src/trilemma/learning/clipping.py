@@ -53,13 +53,13 @@ def clipped_sums(
     size = max(1, min(widest // (clients * weights.numel()), most // (clients * held)))
     total: list[torch.Tensor] = []
     for start in range(0, count, size):
-        x, y, share = (each[:, start : start + size] for each in (inputs, labels, shares))
+        x, y, share = (value[:, start : start + size] for value in (inputs, labels, shares))
         parts = record_gradients(
             task, _loss_of(task), weights, (), x.flatten(0, 1), y.flatten(0, 1)
         )
         added = _sums([_rows(part) for part in parts], share, clip)
         total = added if not total else [a + b for a, b in zip(total, added, strict=True)]
-    return torch.cat([each.flatten(1) for each in total], 1)
+    return torch.cat([item.flatten(1) for item in total], 1)
 
 
 def clipped_products(
@@ -92,9 +92,9 @@ def _inner(rows: torch.Tensor | _Factors, along: torch.Tensor) -> torch.Tensor:
     """⟨g_i, along⟩ [n] of one tensor's part of each gradient."""
     if isinstance(rows, torch.Tensor):
         return (rows @ along).double()
-    slopes, read = rows
-    held = along.view(slopes.shape[1], read.shape[1])
-    return ((slopes @ held) * read).sum(1, dtype=torch.float64)
+    gradients, read = rows
+    held = along.view(gradients.shape[1], read.shape[1])
+    return ((gradients @ held) * read).sum(1, dtype=torch.float64)
 
 
 def held_by_record(
@@ -107,8 +107,8 @@ def held_by_record(
     key = id(task), record.shape
     if key not in _HELD:
         own = {weights.untyped_storage().data_ptr()}
-        for each in (*task.model.parameters(), *task.model.buffers()):
-            own.add(each.untyped_storage().data_ptr())
+        for parameter in (*task.model.parameters(), *task.model.buffers()):
+            own.add(parameter.untyped_storage().data_ptr())
         found: dict[int, int] = {}
 
         def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -159,8 +159,8 @@ def _sums(
             weighing = scales.view(shares.shape).unsqueeze(1)
             made.append((weighing @ by_client(part)).squeeze(1))
         else:
-            slopes, read = part
-            made.append(by_client(_flushed(slopes * scales)).mT @ by_client(read))
+            gradients, read = part
+            made.append(by_client(_flushed(gradients * scales)).mT @ by_client(read))
     return made
 
 
@@ -168,8 +168,8 @@ def _squares(part: torch.Tensor | _Factors) -> torch.Tensor:
     """‖g_i‖² [n] of one tensor's part of each gradient, in double precision."""
     if isinstance(part, torch.Tensor):
         return _norms(part).square()
-    slopes, read = part
-    return (_norms(slopes) * _norms(read)).square()
+    gradients, read = part
+    return (_norms(gradients) * _norms(read)).square()
 
 
 def _norms(rows: torch.Tensor) -> torch.Tensor:

@@ -23,13 +23,13 @@ def constants(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Buffers and frozen parameters by all their names, in modules that each are named once."""
     for path, part in module.named_modules():
         frozen = (
-            (name, each)
-            for name, each in part.named_parameters(recurse=False, remove_duplicate=False)
-            if not each.requires_grad
+            (name, item)
+            for name, item in part.named_parameters(recurse=False, remove_duplicate=False)
+            if not item.requires_grad
         )
         buffers = part.named_buffers(recurse=False, remove_duplicate=False)
-        for name, each in chain(frozen, buffers):
-            yield f"{path}.{name}" if path else name, each
+        for name, item in chain(frozen, buffers):
+            yield f"{path}.{name}" if path else name, item
 
 
 def converted(
@@ -42,7 +42,7 @@ def converted(
     """
     if trained == wanted:
         return {}
-    return {name: _copy(each, wanted) for name, each in constants(module) if each.dtype == trained}
+    return {name: _copy(item, wanted) for name, item in constants(module) if item.dtype == trained}
 
 
 def _copy(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

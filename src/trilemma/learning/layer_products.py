@@ -1,9 +1,9 @@
-"""Gradients of many records at one model, layer by layer: what was read, and the slopes behind.
+"""Gradients of many records at one model, layer by layer: what was read, and the gradients behind.
 
 A convolution or a linear layer has for one record the gradient G = Σ_p δ_p x_pᵀ, over the places p
-that it writes to, of the slopes δ_p there and the patch x_p that it reads. Who needs a few rows of
-aᵀ G alone makes them of aᵀ δ_p, and never writes G. All records run through the model as one batch
-then, with the same weights, where a gradient each takes a group of convolutions each.
+that it writes to, of the gradients δ_p there and the patch x_p that it reads. Who needs a few rows
+of aᵀ G alone makes them of aᵀ δ_p, and never writes G. All records run through the model as one
+batch then, with the same weights, where a gradient each takes a group of convolutions each.
 """
 
 from __future__ import annotations
@@ -75,13 +75,15 @@ class _Site:
     written: tuple[int, ...]
     window: _Window | None
 
-    def sides(self, read: torch.Tensor, slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def sides(
+        self, read: torch.Tensor, gradients: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """δ [n, d, P] and x [n, e, P] of n records."""
         if self.window is None:
-            flat = (each.reshape(len(each), -1, each.shape[-1]) for each in (slopes, read))
-            made, seen = (each.transpose(1, 2) for each in flat)
+            flat = (value.reshape(len(value), -1, value.shape[-1]) for value in (gradients, read))
+            made, seen = (item.transpose(1, 2) for item in flat)
             return made, seen
-        made = slopes.transpose(1, 2)
+        made = gradients.transpose(1, 2)
         return made.reshape(*made.shape[:2], -1), self.window.patches(read)
 
 
@@ -89,7 +91,7 @@ class _Site:
 class Products:
     """Gradients [n, d, e] of n records by one weight, as sums of products not written out.
 
-    `uses`: sites of the weight, and what was read and the slopes there.
+    `uses`: sites of the weight, and what was read and the gradients there.
     """
 
     uses: tuple[tuple[_Site, torch.Tensor, torch.Tensor], ...]
@@ -97,8 +99,8 @@ class Products:
     @property
     def factors(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """δ [n, d] and x [n, e] where every gradient is one product δ xᵀ, else None."""
-        site, read, slopes = self.uses[0]
-        made, seen = site.sides(read, slopes)
+        site, read, gradients = self.uses[0]
+        made, seen = site.sides(read, gradients)
         one = len(self.uses) == 1 and made.shape[2] == 1
         return (made[..., 0], seen[..., 0]) if one else None
 
@@ -106,11 +108,11 @@ class Products:
         self, left: torch.Tensor | None = None, right: torch.Tensor | None = None
     ) -> torch.Tensor:
         """leftᵀ G right [n, ...], for left [d, r] and right [e, s] (None: all of that side)."""
-        sides = (site.sides(read, slopes) for site, read, slopes in self.uses)
+        sides = (site.sides(read, gradients) for site, read, gradients in self.uses)
         return sum(  # type: ignore[return-value]
-            (slopes if left is None else left.T @ slopes)
+            (gradients if left is None else left.T @ gradients)
             @ (read.transpose(1, 2) if right is None else read.transpose(1, 2) @ right)
-            for slopes, read in sides
+            for gradients, read in sides
         )
 
 
@@ -130,24 +132,24 @@ def record_gradients(
     is written out.
     """
     if task.way.kind == "looped":
-        slope = task.way.vmap(task.way.grad(loss.of), (None, None, 0, 0))
-        made = slope(task.layout.unflatten(weights), met, inputs, labels)
+        gradient = task.way.vmap(task.way.grad(loss.of), (None, None, 0, 0))
+        made = gradient(task.layout.unflatten(weights), met, inputs, labels)
         return [made[name].flatten(1) for name in task.layout.names]
     example = (task, loss, weights, met, inputs, labels)
     key = (id(task), loss.name, inputs.shape[1:])
     with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
         _, sites = _SITES.get(key) or (task, _found(*example))
         try:
-            slopes, reads, rest = _run(sites, *example)
-        except _Otherwise:
+            gradients, reads, rest = _run(sites, *example)
+        except _UnknownLayer:
             sites = _found(*example)
-            slopes, reads, rest = _run(sites, *example)
+            gradients, reads, rest = _run(sites, *example)
     _SITES[key] = task, sites  # holding the task keeps its id from being reused
     _SITES.move_to_end(key)
     if len(_SITES) > _KEPT:
         _SITES.popitem(last=False)
     uses: dict[str, list[tuple[_Site, torch.Tensor, torch.Tensor]]] = {}
-    for use in zip(sites, reads, slopes, strict=True):
+    for use in zip(sites, reads, gradients, strict=True):
         uses.setdefault(use[0].name, []).append(use)
     return [
         Products(tuple(uses[name])) if name in uses else rest[name].flatten(1)
@@ -199,7 +201,7 @@ def _tapped(
     tensors = task.layout.unflatten(weights)
     names = {site.name for site in sites}
     watched = {name: tensors[name] for name in names}
-    others = {name: each for name, each in tensors.items() if name not in names}
+    others = {name: tensor for name, tensor in tensors.items() if name not in names}
     taps = [weights.new_zeros(site.written) for site in sites]
 
     def tapped(
@@ -211,12 +213,12 @@ def _tapped(
         with _Watch(watched, record, taps) as seen:
             value = loss.of({**watched, **others}, met, record, label)
         if seen.besides or [site for site, _ in seen.uses] != list(sites):
-            raise _Otherwise
+            raise _UnknownLayer
         return value, [read for _, read in seen.uses]
 
     each = vmap(grad(tapped, argnums=(0, 1), has_aux=True), (None, None, 0, 0))
-    (slopes, rest), reads = each(taps, others, inputs, labels)
-    return slopes, reads, rest
+    (gradients, rest), reads = each(taps, others, inputs, labels)
+    return gradients, reads, rest
 
 
 def _found(
@@ -237,16 +239,16 @@ def _found(
         loss.of(tensors, met, first, labels[0])
     sites = tuple(site for site, _ in seen.uses if site.name not in seen.besides)
     plain = vmap(grad(loss.of), (None, None, 0, 0))(tensors, met, few, labels[:_TRIED])
-    slopes, reads, _ = _tapped(task, loss, sites, weights, met, few, labels[:_TRIED])
+    gradients, reads, _ = _tapped(task, loss, sites, weights, met, few, labels[:_TRIED])
     made = {site.name: torch.zeros_like(plain[site.name]).flatten(1) for site in sites}
-    for use in zip(sites, reads, slopes, strict=True):
+    for use in zip(sites, reads, gradients, strict=True):
         made[use[0].name] += written_out(Products((use,)))
-    gaps = {name: (each - plain[name].flatten(1)).norm() for name, each in made.items()}
+    gaps = {name: (value - plain[name].flatten(1)).norm() for name, value in made.items()}
     unlike = {name for name, gap in gaps.items() if gap > _CLOSE * plain[name].norm()}
     return tuple(site for site in sites if site.name not in unlike)
 
 
-class _Otherwise(Exception):
+class _UnknownLayer(Exception):
     """Weights are used in another way than sites say."""
 
 
@@ -264,7 +266,7 @@ class _Watch(TorchFunctionMode):
         taps: Sequence[torch.Tensor] = (),
     ) -> None:
         super().__init__()
-        self._names = {id(each): name for name, each in tensors.items()}
+        self._names = {id(tensor): name for name, tensor in tensors.items()}
         self._taps, self._depth = iter(taps), _depth(record)
         self.uses: list[tuple[_Site, torch.Tensor]] = []
         self.besides: set[str] = set()
@@ -286,16 +288,18 @@ class _Watch(TorchFunctionMode):
             # What a model's own transform sees is gone when it is done.
             own = plain and _depth(made) <= self._depth
             name = self._names.get(id(call["weight"])) if own else None
-        others = [each for key, each in call.items() if key != "weight"] if name else (args, given)
-        if any(isinstance(each, torch.Tensor) for each in tree_leaves(made)):
-            held = (self._names.get(id(each)) for each in tree_leaves(others))
-            self.besides.update(each for each in held if each is not None)
+        others = (
+            [value for key, value in call.items() if key != "weight"] if name else (args, given)
+        )
+        if any(isinstance(leave, torch.Tensor) for leave in tree_leaves(made)):
+            held = (self._names.get(id(leave)) for leave in tree_leaves(others))
+            self.besides.update(item for item in held if item is not None)
         if name is None:
             return made
         self.uses.append((_Site(name, tuple(made.shape), window), call["input"]))
         tap = next(self._taps, None)
         if tap is not None and tap.shape != made.shape:
-            raise _Otherwise
+            raise _UnknownLayer
         return made if tap is None else made + tap
 
 
@@ -315,7 +319,7 @@ def _window(call: Mapping[str, Any]) -> _Window | None:
     if not plain or isinstance(padding, str):
         return None
     stride, around, dilation = (
-        (each, each) if isinstance(each, int) else tuple(each) * (2 // len(tuple(each)))
-        for each in (call.get("stride", 1), padding, call.get("dilation", 1))
+        (value, value) if isinstance(value, int) else tuple(value) * (2 // len(tuple(value)))
+        for value in (call.get("stride", 1), padding, call.get("dilation", 1))
     )
     return _Window(tuple(call["weight"].shape[2:]), stride, around, dilation)

@@ -127,10 +127,10 @@ def differ(
     way: Way = _PLAIN,
 ) -> bool:
     """Whether two functions of a tensor differ there, in their value or in their gradient."""
-    (slope, value), (other_slope, other_value) = (
-        way.grad_and_value(each)(at) for each in (one, other)
+    (gradient, value), (other_gradient, other_value) = (
+        way.grad_and_value(item)(at) for item in (one, other)
     )
     return any(
         bool((a - b).norm() > _AGREE * torch.maximum(a.norm(), b.norm()) + _TINY)
-        for a, b in ((value, other_value), (slope, other_slope))
+        for a, b in ((value, other_value), (gradient, other_gradient))
     )

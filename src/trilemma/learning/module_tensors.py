@@ -23,12 +23,14 @@ def holding(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> nn.Module
     Buffers are new each time: what forward() leaves in them is seen by no other call.
     """
     if module not in _COPIES:
-        own = {id(each): each for each in chain(module.parameters(), module.buffers())}
+        own = {
+            id(parameter): parameter for parameter in chain(module.parameters(), module.buffers())
+        }
         _COPIES[module] = copy.deepcopy(module, own)
     held = _COPIES[module]
     for mine, copied in zip(module.modules(), held.modules(), strict=True):
         copied.training = mine.training
-    buffers = {name: each.clone() for name, each in module.named_buffers(remove_duplicate=False)}
+    buffers = {name: item.clone() for name, item in module.named_buffers(remove_duplicate=False)}
     for name, tensor in {**buffers, **tensors}.items():
         path, _, own_name = name.rpartition(".")
         owner = held.get_submodule(path)

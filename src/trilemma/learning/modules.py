@@ -50,13 +50,13 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
     """
     made, remarks = copied(model), []
     huggingface: Iterator[Any] = made.modules()
-    for each in huggingface:
-        if hasattr(each, "set_attn_implementation"):
-            each.set_attn_implementation("eager")
-            each.config.use_cache = False
-    norms = [(name, each) for name, each in made.named_modules() if isinstance(each, _BatchNorm)]
-    live = [name for name, each in norms if each.training]
-    kept = [(name, each) for name, each in norms if each.training and each.track_running_stats]
+    for item in huggingface:
+        if hasattr(item, "set_attn_implementation"):
+            item.set_attn_implementation("eager")
+            item.config.use_cache = False
+    norms = [(name, item) for name, item in made.named_modules() if isinstance(item, _BatchNorm)]
+    live = [name for name, item in norms if item.training]
+    kept = [(name, item) for name, item in norms if item.training and item.track_running_stats]
     if sent_at is not None and not kept:
         raise InvalidInput(
             "sends_statistics is for a model with BatchNorm in train mode that keeps running "
@@ -81,7 +81,7 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             f"such, and by them the model is judged."
         )
     if len(live) < len(norms):
-        frozen = [name for name, each in norms if not each.training]
+        frozen = [name for name, item in norms if not item.training]
         remarks.append(
             f"BatchNorm ({_named(frozen)}) is in eval mode, so its stored statistics are "
             f"constants: deploy it so, or call train() and measure again."
@@ -102,12 +102,12 @@ def copied(model: nn.Module) -> nn.Module:
     shared: dict[int, Any] = {}
     for module in model.modules():
         own = list(module.parameters(recurse=False))
-        if own and not any(each.requires_grad for each in own):
-            shared.update((id(each), each) for each in own)
+        if own and not any(item.requires_grad for item in own):
+            shared.update((id(item), item) for item in own)
     for module in model.modules():  # what is tied to a trained module's weight is its own
-        if any(each.requires_grad for each in module.parameters(recurse=False)):
-            for each in module.parameters(recurse=False):
-                shared.pop(id(each), None)
+        if any(item.requires_grad for item in module.parameters(recurse=False)):
+            for item in module.parameters(recurse=False):
+                shared.pop(id(item), None)
     return copy.deepcopy(model, shared)
 
 
@@ -118,7 +118,7 @@ def scores(made: Any) -> Any:
 
 def drop_nothing(model: nn.Module) -> list[str]:
     """Switches dropout off, in place; the names of what dropped."""
-    off = [name for name, each in model.named_modules() if _drops(each)]
+    off = [name for name, item in model.named_modules() if _drops(item)]
     for name in off:
         module = model.get_submodule(name)
         if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
@@ -131,19 +131,19 @@ def drop_nothing(model: nn.Module) -> list[str]:
 def changing(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
     """Buffers, by name, that forward() changes."""
     used = copied(model)
-    before = {name: each.clone() for name, each in used.named_buffers()}
+    before = {name: item.clone() for name, item in used.named_buffers()}
     with torch.no_grad():
         used(inputs)
     return tuple(
-        name for name, each in used.named_buffers() if not torch.equal(each, before[name])
+        name for name, item in used.named_buffers() if not torch.equal(item, before[name])
     )
 
 
 def settled_lazily(model: nn.Module, *inputs: torch.Tensor, **named: torch.Tensor) -> None:
     """Gives lazy layers their shapes, in place, by running the model on inputs once."""
-    if not any(isinstance(each, UninitializedParameter) for each in model.parameters()):
+    if not any(isinstance(item, UninitializedParameter) for item in model.parameters()):
         return
-    trained = [(each, each.training) for each in model.modules()]
+    trained = [(item, item.training) for item in model.modules()]
     model.eval()  # no statistics of these inputs
     with torch.no_grad():
         model(*inputs, **named)
@@ -180,7 +180,7 @@ def stilled(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
 
 def normalises_batches(model: nn.Module) -> bool:
     """Whether an output depends on the records beside it, by the statistics of its batch."""
-    return any(isinstance(each, _BatchNorm) and each.training for each in model.modules())
+    return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
 
 
 def centred(model: nn.Module, means: Mapping[str, torch.Tensor]) -> nn.Module:
@@ -193,7 +193,7 @@ def centred(model: nn.Module, means: Mapping[str, torch.Tensor]) -> nn.Module:
     for name, mean in means.items():
         layer, around = made.get_submodule(name), (0, 0, 0, 0)
         if isinstance(layer, nn.Conv2d):
-            down, across = (int(each) for each in layer.padding)  # no text: `_can_be_centred`
+            down, across = (int(item) for item in layer.padding)  # no text: `_can_be_centred`
             around, layer.padding = (across, across, down, down), (0, 0)
         layer.register_forward_pre_hook(_Subtracting(mean, around))
     shift_biases(made, means)

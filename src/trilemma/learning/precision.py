@@ -18,8 +18,8 @@ def whole_floats(parameters: int) -> Iterator[None]:
     """Convolutions in all 24 bits of a float: of 11, as a GPU does by default, attacks read less.
 
     Models of more than 10⁶ parameters keep the 11 bits: searches there end far from where the
-    rest would matter (ResNet-18, 16 unprotected updates: Inverting Gradients picked right in 3 and
-    in 7 of them with 11 bits and in 1 with 24, DLG in none), and take half the time.
+    rest would matter (ResNet-18, 16 unprotected updates: Inverting Gradients guessed right in 3
+    and in 7 of them with 11 bits and in 1 with 24, DLG in none), and take half the time.
     """
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = before and parameters > LARGE

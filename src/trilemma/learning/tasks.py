@@ -160,8 +160,9 @@ class Task:
     def weighs_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
         """Whether a batch's loss couples records [S, ...] by what it is divided by, if it does.
 
-        As a mean over all tokens that are not padded: each record's slope is a multiple, positive
-        or zero, of that of its own loss. With one label a record a class's weight would go.
+        As a mean over all tokens that are not padded: each record's gradient is a multiple,
+        positive or zero, of that of its own loss. With one label a record a class's weight would
+        go.
         """
         if self.normalises_batches or self.classes is not None:
             return False
@@ -171,10 +172,10 @@ class Task:
         alone = torch.cat([self.outputs(weights, inputs[[i]]).detach() for i in rows])
         if (outputs - alone).norm() > _ALIKE * outputs.norm():
             return False
-        slope = self.way.grad(self.loss_of)
-        together = slope(outputs, targets)
+        gradient = self.way.grad(self.loss_of)
+        together = gradient(outputs, targets)
         for i in rows:
-            own, part = slope(outputs[[i]], targets[[i]])[0].flatten(), together[i].flatten()
+            own, part = gradient(outputs[[i]], targets[[i]])[0].flatten(), together[i].flatten()
             if not torch.isfinite(own).all():  # a record that is all padding adds nothing
                 own = torch.zeros_like(own)
             along = (part @ own) / (own @ own).clamp(min=torch.finfo(own.dtype).tiny)

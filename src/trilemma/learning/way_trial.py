@@ -54,7 +54,7 @@ def way_of(
         replay = recorded(run, example)
     except NotRecordable as error:
         return Way("vmapped", str(error), once)
-    others = (0.5 * example[0].flip(0), *(each.flip(0) for each in example[1:]))
+    others = (0.5 * example[0].flip(0), *(item.flip(0) for item in example[1:]))
     if _differ(replay(*others), run(*others)):
         return Way("vmapped", "what it does depends on the numbers that it is given", once)
     return Way(once=once)
@@ -78,8 +78,8 @@ def _example(
     size = 2 if task.normalises_batches else 1
     rows = torch.arange(2 * size).reshape(2, size) % len(inputs)
     x, y = (
-        each[rows].to(weights if each.is_floating_point() else weights.device)
-        for each in (inputs, labels)
+        value[rows].to(weights if value.is_floating_point() else weights.device)
+        for value in (inputs, labels)
     )
     return torch.stack([weights, 0.9 * weights]), x, y
 
@@ -87,7 +87,7 @@ def _example(
 def _gradients(task: Task, way: Way, searched: bool) -> _Gradients:
     """Of models [2, m] on batches [2, S, ...], as rounds and attacks take them.
 
-    `searched`: and the slope by inputs of an update's squared norm.
+    `searched`: and the gradient by inputs of an update's squared norm.
     """
     gradient = way.grad(replace(task, way=way).mean_loss)
 

@@ -49,15 +49,17 @@ class Way:
     def grad(self, function: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]:
         """The gradient of `function` by its first argument, and what else it returns."""
         if self.kind == "looped":
-            slope = _slope(function, has_aux=has_aux)
-            return (lambda *given: slope(*given)[::2]) if has_aux else lambda *g: slope(*g)[0]
+            gradient = _gradient(function, has_aux=has_aux)
+            return (
+                (lambda *given: gradient(*given)[::2]) if has_aux else lambda *g: gradient(*g)[0]
+            )
         return torch.func.grad(function, has_aux=has_aux)
 
     def grad_and_value(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The gradient of `function` by its first argument, and its value."""
         if self.kind == "looped":
-            slope = _slope(function, has_aux=False)
-            return lambda *given: slope(*given)[:2]
+            gradient = _gradient(function, has_aux=False)
+            return lambda *given: gradient(*given)[:2]
         return torch.func.grad_and_value(function)
 
     def jvp(
@@ -67,15 +69,15 @@ class Way:
         if self.kind != "looped":
             made: torch.Tensor = torch.func.jvp(function, (at,), (along,))[1]
             return made
-        # (J along)_i is the slope by u_i of (Jᵀu)·along, and autograd goes backward alone.
+        # (J along)_i is the gradient by u_i of (Jᵀu)·along, and autograd goes backward alone.
         size = function(at).shape
 
         def pulled(u: torch.Tensor) -> torch.Tensor:
             back: torch.Tensor = self.grad(lambda x: (function(x) * u).sum())(at)
             return (back * along).sum()
 
-        slope: torch.Tensor = self.grad(pulled)(at.new_zeros(size))
-        return slope
+        gradient: torch.Tensor = self.grad(pulled)(at.new_zeros(size))
+        return gradient
 
 
 def _each_row(
@@ -99,20 +101,22 @@ def _each_row(
     return mapped
 
 
-def _slope(function: Callable[..., Any], *, has_aux: bool) -> Callable[..., tuple[Any, Any, Any]]:
+def _gradient(
+    function: Callable[..., Any], *, has_aux: bool
+) -> Callable[..., tuple[Any, Any, Any]]:
     """The gradient by the first argument, the value and what else is returned (None: nothing).
 
     Within another gradient all three can be differentiated; else they are plain numbers.
     """
 
-    def slope(first: Any, *others: Any) -> tuple[Any, Any, Any]:
+    def gradient(first: Any, *others: Any) -> tuple[Any, Any, Any]:
         leaves, form = tree_flatten(first)
         inner = _INSIDE.get()
         with _inside(), torch.enable_grad():
             # A node of its own: what else depends on the argument is none of this gradient.
             own = [
-                each.view_as(each) if each.requires_grad else each.detach().requires_grad_()
-                for each in leaves
+                leave.view_as(leave) if leave.requires_grad else leave.detach().requires_grad_()
+                for leave in leaves
             ]
             made = function(tree_unflatten(own, form), *others)
             value, aux = made if has_aux else (made, None)
@@ -128,7 +132,7 @@ def _slope(function: Callable[..., Any], *, has_aux: bool) -> Callable[..., tupl
         plain: tuple[Any, Any, Any] = tree_map_only(torch.Tensor, torch.Tensor.detach, result)
         return plain
 
-    return slope
+    return gradient
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from trilemma.game.recovering.criterion import choose_criterion
 from trilemma.game.recovering.recoveries import attack_units
 from trilemma.game.recovering.units import Measurement
 from trilemma.paper.constants_from_counts import EstimatedConstants, constants_of
-from trilemma.paper.measured_effects import Bench
+from trilemma.paper.measured_effects import JobRunner
 from trilemma.paper.mechanisms import MECHANISMS
 from trilemma.paper.mechanisms.base import Form, MechanismModel
 from trilemma.paper.paper_result import Paper, Row
@@ -95,18 +95,22 @@ def run_paper(
         )
     say("solving for the optima")
     profiles = client_profiles(scenario, seed=seed)
-    bench = Bench(scenario, attack, guess.criterion, constants.kappa, seed, _STEPS, say)
+    job_runner = JobRunner(scenario, attack, guess.criterion, constants.kappa, seed, _STEPS, say)
     forms = FORMS if form == "all" else (form,)
     rows = {
         model: [
-            _row(bench, model, constants, _solution(model, constants, problem, profiles, asked))
+            _row(
+                job_runner, model, constants, _solution(model, constants, problem, profiles, asked)
+            )
             for asked in forms
             if form != "all" or model.form(asked) == asked
         ]
         for model in MECHANISMS.values()
     }
     curves = [
-        curve(bench, model, constants.by_datum.constants, profiles, [row.gamma for row in own])
+        curve(
+            job_runner, model, constants.by_datum.constants, profiles, [row.gamma for row in own]
+        )
         for model, own in rows.items()
     ]
     return Paper(
@@ -129,8 +133,8 @@ def run_paper(
         rows=tuple(row for own in rows.values() for row in own),
         curves=tuple(curves),
         rounds=scenario.rounds,
-        seeds=bench.seeds,
-        restarts=bench.restarts,
+        seeds=job_runner.seeds,
+        restarts=job_runner.restarts,
         cpu_seconds=time.process_time() - began,
     )
 
@@ -146,7 +150,7 @@ def _solution(
 
 
 def _row(
-    bench: Bench, model: MechanismModel, constants: EstimatedConstants, solution: Solution
+    job_runner: JobRunner, model: MechanismModel, constants: EstimatedConstants, solution: Solution
 ) -> Row:
     gamma, bound, measured = None, None, None
     note = "" if solution.value else solution.reason
@@ -155,5 +159,5 @@ def _row(
         bound = constants.by_datum.constants.printed_bound(solution.distortion or 0.0)
         protection, note = runnable(model, gamma)
         if protection is not None:
-            measured = bench.measure(protection, gamma, _UNITS)
+            measured = job_runner.measure(protection, gamma, _UNITS)
     return Row(solution.optimum, gamma, bound, measured, note)

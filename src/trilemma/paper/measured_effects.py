@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trilemma.federation.training import History
     from trilemma.game.scenario import Scenario
 
-__all__ = ["Bench"]
+__all__ = ["JobRunner"]
 
 _SEEDS: Final = 3
 _RESTARTS: Final = 3
@@ -32,7 +32,7 @@ _CONFIDENCE: Final = 0.95
 
 
 @dataclass(eq=False)
-class Bench:
+class JobRunner:
     """Measures protections of one federation, each once, all against the same trainings."""
 
     scenario: Scenario

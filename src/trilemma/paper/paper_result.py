@@ -17,7 +17,7 @@ __all__ = ["Curve", "Measured", "Modelled", "Paper", "Row"]
 class Measured:
     """What attacks, trainings and rounds say of one protection.
 
-    `gamma` is its place on the mechanism's axis. `recovered` of the tagged records of `units`
+    `gamma` is its place on the mechanism's axis. `recovered` of the target records of `units`
     updates; `leakage` against the prior of the constants. `bits` of a round, as a multiple of an
     unprotected one. None, and a `note`: the federation could not be trained so.
     """

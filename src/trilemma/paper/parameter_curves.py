@@ -18,7 +18,7 @@ from trilemma.protection.transforms.randomization import Randomization
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
-    from trilemma.paper.measured_effects import Bench
+    from trilemma.paper.measured_effects import JobRunner
     from trilemma.paper.mechanisms.base import MechanismModel, ParameterValue
     from trilemma.paper.profile import Profile
     from trilemma.paper.surrogate_bounds import Constants
@@ -56,7 +56,7 @@ def runnable(model: MechanismModel, gamma: float) -> tuple[Protection | None, st
 
 
 def curve(
-    bench: Bench,
+    job_runner: JobRunner,
     model: MechanismModel,
     constants: Constants,
     profiles: Sequence[Profile],
@@ -64,11 +64,11 @@ def curve(
 ) -> Curve:
     """The metric and the bounds from below γ* on, and what is measured where attacks fail."""
     measured: list[Measured] = []
-    for gamma in _places(model, bench.scenario, profiles):
+    for gamma in _places(model, job_runner.scenario, profiles):
         protection, _ = runnable(model, gamma)
         if protection is not None:
-            measured.append(bench.measure(protection, gamma, _UNITS))
-    named = [gamma for gamma in (*optima, *(each.gamma for each in measured)) if gamma]
+            measured.append(job_runner.measure(protection, gamma, _UNITS))
+    named = [gamma for gamma in (*optima, *(item.gamma for item in measured)) if gamma]
     gammas = np.geomspace(min(named) / 10, max(named) * 10, _MODELLED) if named else np.empty(0)
     gammas = np.unique(np.concatenate([gammas, named]))
     if model.name == "compression":

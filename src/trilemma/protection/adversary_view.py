@@ -13,7 +13,7 @@ from trilemma.observations import Adversary, Noise, Observation
 from trilemma.protection.protection import Protection
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.transcripts import Transcript
-from trilemma.protection.transforms.base import Making, Partial
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transports.base import Payload
 from trilemma.protection.transports.wire import SERVER
 
@@ -49,7 +49,7 @@ def observe(
                 seen.append(observed_message(made, making))
     if server_reads_sum(protection):
         shares = observed_shares(released.clients, transcript.weights)
-        seen.append(observed_sum(protection, Partial(released.mean), round, shares))
+        seen.append(observed_sum(protection, SparseUpdate(released.mean), round, shares))
     return seen
 
 
@@ -75,33 +75,35 @@ def server_reads_sum(protection: Protection) -> bool:
 
 def without_places(
     protection: Protection, values: torch.Tensor, slack: torch.Tensor | float = 0.0
-) -> Partial:
+) -> SparseUpdate:
     """A sum of messages whose places the server alone saw: what is not zero was sent."""
-    if any(each.selects_by_value for each in protection.transforms):
-        return Partial(values, values.abs() > slack)
-    return Partial(values)
+    if any(transform.selects_by_value for transform in protection.transforms):
+        return SparseUpdate(values, values.abs() > slack)
+    return SparseUpdate(values)
 
 
-def _received(sent: Payload, known: torch.Tensor | None, size: int, like: torch.Tensor) -> Partial:
+def _received(
+    sent: Payload, known: torch.Tensor | None, size: int, like: torch.Tensor
+) -> SparseUpdate:
     """A plain message put back into its places [m]."""
     values = torch.from_numpy(sent.values.copy()).to(like.device, like.dtype)
     if sent.positions is not None:
         known = torch.zeros(size, dtype=torch.bool)
         known[torch.from_numpy(sent.positions)] = True
     if known is None:
-        return Partial(values)
+        return SparseUpdate(values)
     full = like.new_zeros(size)
     full[known.to(like.device)] = values
-    return Partial(full, known)
+    return SparseUpdate(full, known)
 
 
-def observed_message(sent: Partial, making: Making) -> Observation:
+def observed_message(sent: SparseUpdate, making: MechanismInfo) -> Observation:
     """What is read of one client's message."""
     return _observation(sent, making, (1.0,))
 
 
 def observed_sum(
-    protection: Protection, sent: Partial, round: RoundInfo, shares: Mapping[int, float]
+    protection: Protection, sent: SparseUpdate, round: RoundInfo, shares: Mapping[int, float]
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
     size, first = sent.values.numel(), next(iter(shares))
@@ -110,7 +112,7 @@ def observed_sum(
     if not protection.own_places or making.known is None or len(shares) == 1:
         return seen
     of = (protection.making(round, size, client, of_sum=True) for client in shares)
-    masks = [each.known for each in of if each.known is not None]
+    masks = [item.known for item in of if item.known is not None]
     rows = torch.stack(masks).to(sent.values.device)
     weights = rows * sent.values.new_tensor(list(shares.values()))[:, None]
     update, known = seen.update, rows.any(0)
@@ -121,7 +123,9 @@ def observed_sum(
     return replace(seen, update=update, known=known, weights=weights)
 
 
-def _observation(sent: Partial, making: Making, shares: tuple[float, ...]) -> Observation:
+def _observation(
+    sent: SparseUpdate, making: MechanismInfo, shares: tuple[float, ...]
+) -> Observation:
     """Σ_k share_k · clip(u_k) + noise, with what everyone knows of it."""
     values, gain, noise = sent.values, making.gain, making.noise
     known = sent.known if making.known is None else making.known

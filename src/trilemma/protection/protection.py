@@ -12,7 +12,7 @@ import torch
 from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transports import PLAIN
 from trilemma.protection.transports.base import Transport
 
@@ -42,21 +42,21 @@ class Protection:
     def _refusal(self) -> str | None:
         """Why the parts contradict each other, in one sentence."""
         hides = self.transport.server_reads != "messages"
-        noisy = [each for each in self.transforms if each.scale > 0]
-        thinning = [each for each in self.transforms if each.thins]
+        noisy = [transform for transform in self.transforms if transform.scale > 0]
+        thinning = [transform for transform in self.transforms if transform.thins]
         for several, what in ((noisy, "noise"), (thinning, "compression")):
             if len(several) > 1:
                 return (
                     f"{several[0].name} and {several[1].name} both are {what}; use one of them, "
                     "as an attacker is told of one."
                 )
-        for each in self.transforms:
-            if each.selects_by_value and (hides or self.cancels):
+        for transform in self.transforms:
+            if transform.selects_by_value and (hides or self.cancels):
                 return (
-                    f"{each.name} chooses coordinates by their value and so shows which are "
+                    f"{transform.name} chooses coordinates by their value and so shows which are "
                     "large, where single updates are to be hidden; use compression:keep=... ."
                 )
-            if each.cancels and hides:
+            if transform.cancels and hides:
                 return (
                     f"{self.transport.name} hides single updates already, so bounded masks add "
                     "nothing; leave them out."
@@ -77,10 +77,10 @@ class Protection:
                     "noise after a compression with several keep probabilities has another scale "
                     "on each coordinate; put the noise before the compression."
                 )
-        for each in noisy:
-            if each.scale < self.transport.least_noise():
+        for item in noisy:
+            if item.scale < self.transport.least_noise():
                 return (
-                    f"noise of standard deviation {each.scale:g} is lost on the transport's grid "
+                    f"noise of standard deviation {item.scale:g} is lost on the transport's grid "
                     f"of {self.transport.step_size():g}, which needs twice its step; raise "
                     "precision_bits, or the variance."
                 )
@@ -93,12 +93,12 @@ class Protection:
 
     def describe(self) -> str:
         """The protection as text that `parse_protection` reads."""
-        return "+".join(each.describe() for each in self.parts if each != PLAIN) or "none"
+        return "+".join(part.describe() for part in self.parts if part != PLAIN) or "none"
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences that belong beside every result under this protection."""
-        return tuple(each.caveat for each in self.parts if each.caveat)
+        return tuple(part.caveat for part in self.parts if part.caveat)
 
     @property
     def own_places(self) -> bool:
@@ -113,7 +113,7 @@ class Protection:
     @property
     def thins(self) -> bool:
         """Whether some coordinates only are sent."""
-        return any(each.thins for each in self.transforms)
+        return any(transform.thins for transform in self.transforms)
 
     def timed_on(self, length: int) -> int:
         """How many coordinates of an update stand for all when a round is timed.
@@ -125,7 +125,7 @@ class Protection:
     @property
     def cancels(self) -> bool:
         """Whether clients send masks that add up to zero over all of them."""
-        return any(each.cancels for each in self.transforms)
+        return any(transform.cancels for transform in self.transforms)
 
     def label(self, round: RoundInfo, size: int) -> bytes:
         """Protection, size and common places: clients that differ in these cannot be summed."""
@@ -143,17 +143,19 @@ class Protection:
         entropy: Seeded | System,
         *,
         of_sum: bool = False,
-    ) -> Partial:
+    ) -> SparseUpdate:
         """The update [m] as it leaves the client, or without what cancels in the sum."""
         if isinstance(entropy, Seeded):
             entropy = _of_round(entropy, round.run, round.number)
-        made, shown = Partial(update), self._shown(round, client)
-        for each in self.transforms:
-            if not (of_sum and each.cancels):
-                made = each.apply(made, client=client, round=shown, entropy=entropy)
+        made, shown = SparseUpdate(update), self._shown(round, client)
+        for transform in self.transforms:
+            if not (of_sum and transform.cancels):
+                made = transform.apply(made, client=client, round=shown, entropy=entropy)
         return made
 
-    def making(self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False) -> Making:
+    def making(
+        self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False
+    ) -> MechanismInfo:
         """What everyone knows of how a client's values were made, or its part of the sum.
 
         All sessions of a round in this process share it: do not change its tensors.
@@ -172,9 +174,9 @@ def _of_round(entropy: Seeded, run: str, number: int) -> Seeded:
 
 
 @lru_cache(maxsize=2)
-def _making(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> Making:
-    making = Making()
-    for each in protection.transforms:
-        if not (of_sum and each.cancels):
-            making = each.explain(making, round, size)
+def _making(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> MechanismInfo:
+    making = MechanismInfo()
+    for transform in protection.transforms:
+        if not (of_sum and transform.cancels):
+            making = transform.explain(making, round, size)
     return making

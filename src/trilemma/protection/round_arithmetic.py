@@ -31,7 +31,7 @@ from trilemma.protection.protection import Protection
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.session_rounds import checked, require_one_weight
 from trilemma.protection.sessions import protected
-from trilemma.protection.transforms.base import Partial
+from trilemma.protection.transforms.base import SparseUpdate
 from trilemma.protection.transports import PLAIN
 from trilemma.protection.transports.base import check_whole
 from trilemma.protection.transports.fixed_point import (
@@ -122,7 +122,7 @@ class Arithmetic:
                 sent = protection.apply(update, client, info, self.entropy)
                 yield observed_message(sent, protection.making(info, update.numel(), client))
         if server_reads_sum(protection) and not (messages and len(shares) == 1):
-            yield observed_sum(protection, Partial(self.mean), info, shares)
+            yield observed_sum(protection, SparseUpdate(self.mean), info, shares)
 
     def _mean_of(self, shares: Mapping[int, float]) -> torch.Tensor:
         """Σ_k share_k u_k [m] of those that have a share, without what cancels."""
@@ -197,7 +197,7 @@ def _add(
         return 0
     rows = given[0][None] if len(given) == 1 else torch.stack(list(given))
     edge = edge_of(fixed, np.float64 if rows.dtype == torch.float64 else np.float32)
-    low, high = (float(each) for each in torch.aminmax(rows))
+    low, high = (float(item) for item in torch.aminmax(rows))
     if math.isnan(low):  # made by a transform: the update itself held numbers
         place = int(rows.isnan().any(1).nonzero()[0])
         check_range(np.array([low]), fixed, senders[place][0])

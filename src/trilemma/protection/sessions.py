@@ -17,7 +17,7 @@ from trilemma.errors import InvalidInput, ProtocolViolation
 from trilemma.protection.protection import Protection
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.transcripts import Released
-from trilemma.protection.transforms.base import Partial
+from trilemma.protection.transforms.base import SparseUpdate
 from trilemma.protection.transports.base import (
     Aggregate,
     ClientSession,
@@ -204,7 +204,7 @@ def protected(
     client: int,
     round: RoundInfo,
     entropy: Seeded | System,
-) -> Partial:
+) -> SparseUpdate:
     """The update as it leaves the client, if all of it are numbers."""
     if not update.is_floating_point() or not _finite(update):
         raise InvalidInput(

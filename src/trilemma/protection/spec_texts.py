@@ -19,8 +19,8 @@ def described(part: object, name: str | None = None) -> str:
             "give it a describe() of its own."
         )
     shown = [
-        f"{each.name}={getattr(part, each.name)!r}"
-        for each in fields(part)
-        if each.init and getattr(part, each.name) != each.default
+        f"{field.name}={getattr(part, field.name)!r}"
+        for field in fields(part)
+        if field.init and getattr(part, field.name) != field.default
     ]
     return ":".join((name, ",".join(shown))) if shown else name

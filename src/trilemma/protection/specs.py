@@ -302,5 +302,7 @@ def in_words(spec: str) -> str:
     if spec == "none":
         return "unprotected updates"
     *transforms, transport = parse_protection(spec).parts
-    changed = " and ".join(each.words(lambda value: f"{value:.3g}") for each in transforms)
+    changed = " and ".join(
+        transform.words(lambda value: f"{value:.3g}") for transform in transforms
+    )
     return " inside ".join(filter(None, (changed, transport.words(lambda value: f"{value:.3g}"))))

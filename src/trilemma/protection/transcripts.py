@@ -65,12 +65,12 @@ class Transcript:
     @property
     def bits_up(self) -> int:
         """Bits that all clients sent."""
-        return 8 * sum(len(each.body) for each in self.messages if each.sender != SERVER)
+        return 8 * sum(len(message.body) for message in self.messages if message.sender != SERVER)
 
     @property
     def bits_down(self) -> int:
         """Bits that the server sent."""
-        return 8 * sum(len(each.body) for each in self.messages if each.sender == SERVER)
+        return 8 * sum(len(message.body) for message in self.messages if message.sender == SERVER)
 
 
 @dataclass(frozen=True)

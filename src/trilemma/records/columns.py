@@ -204,9 +204,9 @@ def column_distance(
         weights[span] = 0.5 if column.kind == "category" else (column.deviation or 1.0) ** -2
     codes = [span.start for column, span in spans(columns) if column.kind == "code"]
     rows = []
-    for each in candidates.double():
-        gap = (made.double() - each).square() * weights.to(made.device)
-        gap[:, codes] = (made.double()[:, codes].round() != each[codes]).double()
+    for item in candidates.double():
+        gap = (made.double() - item).square() * weights.to(made.device)
+        gap[:, codes] = (made.double()[:, codes].round() != item[codes]).double()
         rows.append(gap.sum(1))
     return torch.stack(rows, 1) / len(columns)
 

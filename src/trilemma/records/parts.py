@@ -83,9 +83,9 @@ def packed(
     named = isinstance(values, Mapping)
     tensors = list(values.values()) if isinstance(values, Mapping) else list(values)
     names: list[str | None] = [*values] if isinstance(values, Mapping) else [None] * len(tensors)
-    rows = {len(each) for each in tensors}
+    rows = {len(tensor) for tensor in tensors}
     if len(rows) != 1:
-        listed = ", ".join(str(len(each)) for each in tensors)
+        listed = ", ".join(str(len(tensor)) for tensor in tensors)
         raise InvalidInput(
             f"the {len(tensors)} inputs of {whose} hold {listed} records; give each as many."
         )
@@ -95,13 +95,13 @@ def packed(
             f"forward(), such as 'input_ids'; got {', '.join(map(repr, names))}."
         )
     parts = tuple(
-        Part(name, tuple(each.shape[1:]), each.dtype)
-        for name, each in zip(names, tensors, strict=True)
+        Part(name, tuple(tensor.shape[1:]), tensor.dtype)
+        for name, tensor in zip(names, tensors, strict=True)
     )
-    flat = [each.reshape(len(each), -1) for each in tensors]
+    flat = [tensor.reshape(len(tensor), -1) for tensor in tensors]
     if all(part.whole for part in parts):
-        return torch.cat([each.long() for each in flat], 1), parts
-    return torch.cat([each.to(torch.get_default_dtype()) for each in flat], 1), parts
+        return torch.cat([item.long() for item in flat], 1), parts
+    return torch.cat([item.to(torch.get_default_dtype()) for item in flat], 1), parts
 
 
 def ranged(parts: tuple[Part, ...], several: Sequence[torch.Tensor]) -> tuple[Part, ...]:

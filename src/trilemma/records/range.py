@@ -56,7 +56,7 @@ class InputSpec:
 
     @property
     def discrete(self) -> bool:
-        """Whether an entry is looked up in an embedding, so that no slope leads to it."""
+        """Whether an entry is looked up in an embedding, so that no gradient leads to it."""
         codes = any(column.kind == "code" for column in self.columns)
         return codes or self.vocabulary is not None or any(part.whole for part in self.parts)
 
@@ -69,7 +69,7 @@ class InputSpec:
         Whole numbers are tokens: the largest tells the vocabulary.
         """
         parts = _parts((*clients, *others))
-        shapes = {tuple(each.inputs.shape[1:]) for each in (*clients, *others)}
+        shapes = {tuple(client.inputs.shape[1:]) for client in (*clients, *others)}
         if len(shapes) > 1:
             raise InvalidInput(f"all inputs must have one shape, got {sorted(shapes)}.")
         low = min(client.inputs.min().item() for client in clients)
@@ -80,11 +80,11 @@ class InputSpec:
             )
         shape = shapes.pop()
         if not clients[0].inputs.is_floating_point():
-            last = max(int(each.inputs.max()) for each in (*clients, *others))
+            last = max(int(client.inputs.max()) for client in (*clients, *others))
             return cls(shape, float(low), float(last), vocabulary=last + 1, parts=parts)
         if columns:
             cls(shape, low, high, tuple(columns))  # before the data is read by columns
-            columns = read_columns(columns, torch.cat([each.inputs for each in clients]))
+            columns = read_columns(columns, torch.cat([client.inputs for client in clients]))
         return cls(shape, low, high, tuple(columns), parts=parts)
 
     def bounds(self, like: torch.Tensor) -> tuple[float | torch.Tensor, float | torch.Tensor]:
@@ -120,11 +120,11 @@ class InputSpec:
         if not self.columns:
             return middle
         numbers = [
-            (each.mean or 0.0, 0.0 if each.kind == "category" else each.deviation or 1.0)
-            for each in self.columns
-            for _ in range(each.size)
+            (column.mean or 0.0, 0.0 if column.kind == "category" else column.deviation or 1.0)
+            for column in self.columns
+            for _ in range(column.size)
         ]
-        mean, deviation = (normal.new_tensor(each) for each in zip(*numbers, strict=True))
+        mean, deviation = (normal.new_tensor(group) for group in zip(*numbers, strict=True))
         return torch.where(deviation > 0, self.units(mean + deviation * normal), middle)
 
     def settled(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ class InputSpec:
 
 def _parts(several: Sequence[Records]) -> tuple[Part, ...]:
     """Where the inputs of packed records stand, and their ranges; all must be packed alike."""
-    kinds = {tuple((p.name, p.shape, p.whole) for p in each.parts) for each in several}
+    kinds = {tuple((p.name, p.shape, p.whole) for p in item.parts) for item in several}
     if len(kinds) > 1:
         shown = " and ".join(
             sorted(
@@ -149,4 +149,4 @@ def _parts(several: Sequence[Records]) -> tuple[Part, ...]:
             f"and public records alike."
         )
     parts = several[0].parts
-    return ranged(parts, [each.inputs for each in several]) if parts else ()
+    return ranged(parts, [item.inputs for item in several]) if parts else ()

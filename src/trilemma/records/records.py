@@ -57,7 +57,7 @@ class Records:
             pairs = [dataset[index] for index in range(len(dataset))]
             firsts, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
             inputs = _stacked(firsts)
-            unlabelled = all(each is None for each in labels)
+            unlabelled = all(label is None for label in labels)
             if isinstance(inputs, torch.Tensor) and not unlabelled:
                 return cls._checked(inputs, _stack(labels), whose)
             return cls._of_columns(inputs, None if unlabelled else _stack(labels), whose)
@@ -72,10 +72,10 @@ class Records:
         """Inputs [n, ...], or several of them in a tuple or dict, and labels [n, ...] or None."""
         parts: tuple[Part, ...] = ()
         if isinstance(inputs, dict):
-            given = {name: tensor_of(each, "inputs", whose) for name, each in inputs.items()}
+            given = {name: tensor_of(item, "inputs", whose) for name, item in inputs.items()}
             rows, parts = packed(given, whose)
         elif isinstance(inputs, tuple | list):
-            rows, parts = packed([tensor_of(each, "inputs", whose) for each in inputs], whose)
+            rows, parts = packed([tensor_of(item, "inputs", whose) for item in inputs], whose)
         else:
             rows = tensor_of(inputs, "inputs", whose)
         unlabelled = labels is None
@@ -160,7 +160,7 @@ def _values(inputs: Any) -> list[Any] | None:
     """Several inputs, in a tuple, list or dict; None for one, which a list of numbers is."""
     if isinstance(inputs, dict):
         return list(inputs.values())
-    if isinstance(inputs, tuple | list) and any(hasattr(each, "shape") for each in inputs):
+    if isinstance(inputs, tuple | list) and any(hasattr(item, "shape") for item in inputs):
         return list(inputs)
     return None
 

@@ -82,7 +82,7 @@ class Table:
         for column in (*self.columns, self.target):
             if column.name not in names:
                 raise InvalidInput(f"the frame lacks the column {column.name!r} of the table.")
-        inputs = [_entries(each, _values(frame, each.name)) for each in self.columns]
+        inputs = [_entries(item, _values(frame, item.name)) for item in self.columns]
         labels = torch.from_numpy(_entries(self.target, _values(frame, self.target.name)))
         return Records(
             torch.from_numpy(np.concatenate(inputs, axis=1)).to(torch.get_default_dtype()),
@@ -103,7 +103,7 @@ def _names(frame: Any) -> list[str]:
 def _values(frame: Any, name: str) -> np.ndarray:
     values = np.asarray(frame[name])
     if values.dtype.kind in "OUS":
-        missing = np.array([each is None or each != each for each in values])
+        missing = np.array([value is None or value != value for value in values])
         values = values.astype(str)
     else:
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
@@ -123,7 +123,7 @@ def _values(frame: Any, name: str) -> np.ndarray:
 def _column(name: str, values: np.ndarray, category: bool, embedded: bool) -> Column:
     name = str(name)  # numpy's own would show in every text
     if category or values.dtype.kind in "bU" or (embedded and values.dtype.kind != "f"):
-        levels = tuple(str(each) for each in np.unique(values).tolist())
+        levels = tuple(str(value) for value in np.unique(values).tolist())
         return Column(name, "code" if embedded else "category", levels)
     numbers = values.astype(np.float64)
     if not np.isfinite(numbers).all():
@@ -140,13 +140,13 @@ def _entries(column: Column, values: np.ndarray) -> np.ndarray:
             raise InvalidInput(f"column {column.name!r} must hold numbers, got {values.dtype}.")
         return ((values.astype(np.float64) - column.shift) / column.unit).reshape(-1, 1)
     places = {level: place for place, level in enumerate(column.levels)}
-    texts = [str(each) for each in values]
+    texts = [str(value) for value in values]
     strange = sorted(set(texts) - set(places))
     if strange:
         raise InvalidInput(
             f"column {column.name!r} holds {strange[0]!r}, which is none of its levels "
             f"{', '.join(column.levels)}; make the table of all levels."
         )
-    codes = np.array([places[each] for each in texts])
+    codes = np.array([places[text] for text in texts])
     one_hot = column.kind == "category"
     return np.eye(column.size)[codes] if one_hot else codes.reshape(-1, 1).astype(float)

@@ -31,10 +31,10 @@ def short(verdict: Verdict) -> str:
     allowed = f"allowed {hundred(verdict.largest_success_rate)}"
     chosen = verdict.choice
     if chosen is None:
-        return f"Verdict(nothing was shown to keep the budget: {allowed} right picks)"
+        return f"Verdict(nothing was shown to keep the budget: {allowed} right guesses)"
     said = [f"use {phrase(chosen.protection)}"]
     if chosen.success is not None:
-        said.append(f"picked right in {hundred(chosen.success.value)} games, {allowed}")
+        said.append(f"guessed right in {hundred(chosen.success.value)} games, {allowed}")
     else:
         said.append(answer(verdict).proof)
     if chosen.costs is not None:
@@ -58,7 +58,7 @@ def leakage_figure(verdict: Verdict) -> Figure:
 
 
 def frame(verdict: Verdict) -> Any:
-    """One row a family: strength, leakage and its limits, rate of right picks, metric, cost."""
+    """One row a family: strength, leakage and its limits, rate of right guesses, metric, cost."""
     try:
         import pandas
     except ImportError:
@@ -66,22 +66,22 @@ def frame(verdict: Verdict) -> Any:
             "a frame needs pandas, which is not there: pip install pandas."
         ) from None
     rows = []
-    for each in verdict.candidates:
-        leaks, picks, costs = each.leakage, each.success, each.costs
+    for candidate in verdict.candidates:
+        leaks, guesses, costs = candidate.leakage, candidate.success, candidate.costs
         rows.append(
             {
-                "family": family(each.name),
-                "chosen": each.name == verdict.chosen,
-                "strength": each.strength,
+                "family": family(candidate.name),
+                "chosen": candidate.name == verdict.chosen,
+                "strength": candidate.strength,
                 "leakage": None if leaks is None else leaks.value,
                 "leakage_low": None if leaks is None else leaks.low,
                 "leakage_high": None if leaks is None else leaks.high,
-                "right_picks": None if picks is None else picks.value,
+                "right_picks": None if guesses is None else guesses.value,
                 "metric": None if costs is None else costs.protected_metric,
                 "metric_lost": None if costs is None else costs.utility_loss.value,
                 "round_longer": None if costs is None else costs.efficiency_reduction.value,
-                "holds": each.feasible,
-                "why": each.statement,
+                "holds": candidate.feasible,
+                "why": candidate.statement,
             }
         )
     return pandas.DataFrame(rows)

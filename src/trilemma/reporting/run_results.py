@@ -56,7 +56,7 @@ def gallery_of(verdict: Verdict, folder: Path) -> Gallery | None:
 
 def _front(file: Path) -> Front:
     front = Front.load(file)
-    able = {n for n, each in enumerate(front.points) if each.objectives is not None}
+    able = {n for n, point in enumerate(front.points) if point.objectives is not None}
     _require(
         able.issuperset((*front.front, front.knee)), file, "front and knee name measured points"
     )

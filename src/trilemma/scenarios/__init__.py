@@ -64,7 +64,7 @@ def load_scenario(
     if batch is not None and batch != scenario.local_training.batch:
         scenario = scenario.with_local_training(batch=batch)
     given = {"cohort": cohort, "device": device}
-    changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     with checked_before():  # where it was made: model and loss stay what they are
         return replace(scenario, **changes) if changes else scenario
 
@@ -83,7 +83,7 @@ def _own(spec: str) -> Callable[..., Any]:
 def _require_no_file(spec: str) -> None:
     """People name the file that they wrote; what is needed is a function in it."""
     module = spec.removesuffix(".py")
-    if module != spec or any(each.stem == spec for each in Path().glob("*.py")):
+    if module != spec or any(path.stem == spec for path in Path().glob("*.py")):
         raise InvalidInput(
             f"scenario {spec!r} names a file, not what makes a scenario; name the function in it, "
             f"{Path(module).name}:make_scenario, say."

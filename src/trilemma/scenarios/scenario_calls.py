@@ -42,10 +42,10 @@ def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, An
         known = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):  # a function that is not written in Python
         return
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known):
+    if any(item.kind is inspect.Parameter.VAR_KEYWORD for item in known):
         return
-    taken = [each.name for each in known if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
-    wrong = [_FLAGS.get(each, each) for each in options if each not in taken]
+    taken = [item.name for item in known if item.kind is not inspect.Parameter.POSITIONAL_ONLY]
+    wrong = [_FLAGS.get(option, option) for option in options if option not in taken]
     if wrong:
         takes = f"it takes {', '.join(taken)}" if taken else "it takes no options"
         raise InvalidInput(
@@ -53,11 +53,11 @@ def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, An
             f"the function take it."
         )
     missing = [
-        each.name
-        for each in known
-        if each.default is inspect.Parameter.empty
-        and each.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        and each.name not in options
+        item.name
+        for item in known
+        if item.default is inspect.Parameter.empty
+        and item.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and item.name not in options
     ]
     if missing:
         raise InvalidInput(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.base import RUNGS, Knowledge, View
+from trilemma.attacks.base import KNOWLEDGE_LEVELS, Knowledge, View
 from trilemma.entropy import Seeded
 from trilemma.observations import Observation
 from trilemma.testing.controls import Control
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Attack, Reconstructions, Rung
+    from trilemma.attacks.base import Attack, KnowledgeLevel, Reconstructions
     from trilemma.testing.controls import Kind
 
 __all__ = ["check_attack"]
@@ -35,11 +35,11 @@ def check_attack(
 
     `records` are those that the attack is for: plain "numbers" or a "table" before a sigmoid
     network of 16 inputs, or "text" before an embedding. The views hold the knowledge of every
-    rung: a line-up of all units' records, as many public ones, and the rest.
+    knowledge: a candidate set of all units' records, as many public ones, and the rest.
 
     - Reconstructions have the shapes of the contract and lie in the input range; a belief over
-      the line-up is shown by its likeliest candidate.
-    - What a view holds beyond the attack's own rung changes nothing.
+      the candidate set is shown by its likeliest candidate.
+    - What a view holds beyond the attack's own knowledge changes nothing.
     - The same views and seed give the same bits, and the views are left unchanged.
     - Coordinates that are not known change nothing, whatever they hold.
     - At least the share `recovered` of the easy control comes back (to 20 dB, 80 % of a table's
@@ -49,7 +49,10 @@ def check_attack(
     >>> from trilemma.attacks import get
     >>> check_attack(get("analytic"))
     """
-    _require(attack.rung in RUNGS, f"an attack's rung must be one of {', '.join(RUNGS)}")
+    _require(
+        attack.knows in KNOWLEDGE_LEVELS,
+        f"an attack's knowledge must be one of {', '.join(KNOWLEDGE_LEVELS)}",
+    )
     control = Control.of(records, units, seed)
     views = control.views
     kept = [view.observation.update.clone() for view in views]
@@ -66,9 +69,11 @@ def check_attack(
     )
     _require(
         _same(
-            found, attack([_stripped(v, attack.rung) for v in views], restarts=restarts, seed=seed)
+            found,
+            attack([_stripped(v, attack.knows) for v in views], restarts=restarts, seed=seed),
         ),
-        f"an attack of the rung {attack.rung!r} must not read what only higher rungs know",
+        f"an attack of that knowledge {attack.knows!r} must not read what only higher kinds of "
+        "knowledge know",
     )
     share = control.recovered(found)
     _require(
@@ -112,33 +117,32 @@ def _check_belief(found: Reconstructions, views: list[View]) -> None:
     if belief is None:
         return
     for unit, view in enumerate(views):
-        line_up = view.knowledge.line_up
-        if line_up is None:
-            raise TypeError("the control's views hold a line-up")
+        candidate_set = view.knowledge.candidate_set
+        if candidate_set is None:
+            raise TypeError("the control's views hold a candidate set")
         _require(
-            tuple(belief.shape) == (len(views), len(line_up)),
-            f"log_probability must have shape [N, C] = ({len(views)}, {len(line_up)}), "
+            tuple(belief.shape) == (len(views), len(candidate_set)),
+            f"log_probability must have shape [N, C] = ({len(views)}, {len(candidate_set)}), "
             f"got {tuple(belief.shape)}",
         )
-        likeliest = line_up.inputs[int(belief[unit].argmax())]
+        likeliest = candidate_set.inputs[int(belief[unit].argmax())]
         _require(
             torch.allclose(found.inputs[unit, 0].to(likeliest), likeliest),
             "beside a belief, inputs must be its likeliest candidate",
         )
 
 
-def _stripped(view: View, rung: Rung) -> View:
-    """The view with nothing that only rungs above `rung` know."""
-    knows = view.knowledge
-    rank = RUNGS.index(rung)
+def _stripped(view: View, knows: KnowledgeLevel) -> View:
+    """The view with nothing that only whoever knows more than `knows` has."""
+    whole, rank = view.knowledge, KNOWLEDGE_LEVELS.index(knows)
     return dataclasses.replace(
         view,
         knowledge=Knowledge(
-            public=knows.public if rank >= 1 else None,
-            line_up=knows.line_up if rank >= 2 else None,
-            population=knows.population if rank >= 2 else None,
-            rest=knows.rest if rank >= 3 else None,
-            slot=knows.slot if rank >= 3 else 0,
+            public=whole.public if rank >= 1 else None,
+            candidate_set=whole.candidate_set if rank >= 2 else None,
+            population=whole.population if rank >= 2 else None,
+            rest=whole.rest if rank >= 3 else None,
+            slot=whole.slot if rank >= 3 else 0,
         ),
     )
 
@@ -173,8 +177,8 @@ def _parts(found: Reconstructions) -> list[torch.Tensor | None]:
     names = (field.name for field in dataclasses.fields(found) if field.name != "readings")
     read = found.readings or [None] * len(found.inputs)
     fits = (
-        None if each is None else each.log_likelihood(inputs)
-        for each, inputs in zip(read, found.inputs, strict=True)
+        None if item is None else item.log_likelihood(inputs)
+        for item, inputs in zip(read, found.inputs, strict=True)
     )
     return [*(getattr(found, name) for name in names), *fits]
 

@@ -29,7 +29,7 @@ _LEVELS = (2, 4)  # of a table's categories, behind ten numbers
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """Views of one record each, with the knowledge of every rung, and the records' inputs."""
+    """Views of one record each, with the knowledge of every knowledge, and the records' inputs."""
 
     kind: Kind
     views: list[View]
@@ -37,25 +37,27 @@ class Control:
 
     @classmethod
     def of(cls, kind: Kind, units: int, seed: int) -> Control:
-        """A line-up of all units' records, as many public ones, and the rest.
+        """A candidate set of all units' records, as many public ones, and the rest.
 
         A sigmoid network of 16 inputs; for text an embedding of 40 words, and their mean; for
         sentences a causal attention over such words and their places.
         """
         spec = _spec(kind)
         task = Task(_model(kind), nn.functional.cross_entropy, _CLASSES)
-        line_up = _records(kind, units, seed)
+        candidate_set = _records(kind, units, seed)
         public = _records(kind, max(units, 4), seed + 1)
-        knowledge = Knowledge(public, line_up, public, line_up[torch.zeros(1, dtype=torch.long)])
+        knowledge = Knowledge(
+            public, candidate_set, public, candidate_set[torch.zeros(1, dtype=torch.long)]
+        )
         training = LocalTraining()
         views = []
         for unit in range(units):
             generator = Seeded(seed).torch_generator("weights", unit)
             weights = torch.rand(task.layout.size, generator=generator, dtype=torch.float64) - 0.5
-            own = line_up[torch.tensor([unit])]
+            own = candidate_set[torch.tensor([unit])]
             update = client_update(task, weights, own.inputs, own.labels, training)
             views.append(View(task, weights, Observation(update), training, spec, knowledge))
-        return cls(kind, views, line_up.inputs)
+        return cls(kind, views, candidate_set.inputs)
 
     def recovered(self, found: Reconstructions) -> float:
         """The share of units whose record was found: 20 dB, 80 % of columns, or every word."""
@@ -81,7 +83,8 @@ def _spec(kind: Kind) -> InputSpec:
     ]
     levels = [tuple(f"level {k}" for k in range(count)) for count in _LEVELS]
     categories = [
-        Column(f"category of {len(each)}", "category", each, low=0.0, high=1.0) for each in levels
+        Column(f"category of {len(level)}", "category", level, low=0.0, high=1.0)
+        for level in levels
     ]
     return InputSpec((16,), 0.0, 1.0, (*numbers, *categories) if kind == "table" else ())
 

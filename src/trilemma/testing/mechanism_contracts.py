@@ -81,9 +81,9 @@ def check_mechanism(
         shown = observe(protection, result.transcript, adversary)
         fast = list(arithmetic.read_by(adversary))
         _check_observations(protection, shown, fast, adversary, grid)
-    for each in protection.transforms:
-        if isinstance(each, Tunable):
-            _check_tunable(type(each), updates, info, source)
+    for transform in protection.transforms:
+        if isinstance(transform, Tunable):
+            _check_tunable(type(transform), updates, info, source)
     _check_strength([protection, *stronger], updates, info, source)
     for number, call in enumerate(refused):
         try:
@@ -231,7 +231,7 @@ def _check_tunable(
 def _check_strength(
     rising: Sequence[Protection], updates: torch.Tensor, info: RoundInfo, source: Seeded
 ) -> None:
-    readable = [_readable(each, updates, info, source) for each in rising]
+    readable = [_readable(item, updates, info, source) for item in rising]
     for weak, strong, before, now in zip(rising, rising[1:], readable, readable[1:], strict=False):
         assert now < before, (
             f"{strong.describe()} should protect more than {weak.describe()}, but leaves "
@@ -245,11 +245,11 @@ def _readable(
     """The share of an update that the server can read, at best: known · 1/(1 + error²/σ²)."""
     best = 0.0
     seen = Arithmetic(protection, updates, None, info, source).read_by(Adversary.SERVER)
-    for index, each in enumerate(seen):
-        truth = updates[index] if each.clients == 1 else updates.mean(dim=0)
-        known = torch.ones_like(truth, dtype=torch.bool) if each.known is None else each.known
+    for index, item in enumerate(seen):
+        truth = updates[index] if item.clients == 1 else updates.mean(dim=0)
+        known = torch.ones_like(truth, dtype=torch.bool) if item.known is None else item.known
         if not known.any():
             continue
-        error = (each.update - truth)[known].square().mean() / truth.square().mean()
-        best = max(best, float(known.double().mean() / (1 + error)) / each.clients)
+        error = (item.update - truth)[known].square().mean() / truth.square().mean()
+        best = max(best, float(known.double().mean() / (1 + error)) / item.clients)
     return best

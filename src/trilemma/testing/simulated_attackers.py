@@ -94,7 +94,7 @@ class SimulatedAttacker:
         try:
             wanted = next(trials)
             while True:
-                won = [self.won(each.strength, each.units, generator) for each in wanted]
+                won = [self.won(item.strength, item.units, generator) for item in wanted]
                 wanted = trials.send(won)
         except StopIteration as end:
             found: Found = end.value

@@ -1,4 +1,4 @@
-"""How often each attack of a rung picks right from one round, with a protection and without."""
+"""How often each attack guesses right from one round, with a protection and without."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trilemma.execution.scheduler import Scheduler
 from trilemma.game.estimates import Estimate, success_rate
 from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import AttackResult, Pictures, decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.games import Arena
@@ -27,7 +27,7 @@ from trilemma.quantities import counted
 from trilemma.tuning.time_left import Kind, Range, Remaining
 
 if TYPE_CHECKING:
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.execution.journal import Run
     from trilemma.execution.progress import Ticker
     from trilemma.execution.scheduler import Procedure
@@ -46,13 +46,13 @@ _PICTURES: Final = 8
 
 @dataclass(frozen=True)
 class Rated:
-    """Right picks of one attack in `units` games without protection, and under one.
+    """Right guesses of one attack in `units` games without protection, and under one.
 
     `crafted` is what a malicious server sent instead of its model.
     """
 
     attack: str
-    rung: Rung
+    knows: KnowledgeLevel
     units: int
     won: int
     success: Estimate
@@ -70,7 +70,7 @@ class Ratings:
     """All attacks, the best first; `pictures` by attack of some records, where they are shown."""
 
     scenario: Scenario
-    knows: Rung
+    knows: KnowledgeLevel
     protection: str
     claim: Claim
     rated: tuple[Rated, ...]
@@ -95,13 +95,13 @@ class Ratings:
     def failed(self) -> list[str]:
         """A sentence for each attack that fails unprotected, with those that did better."""
         kappa, made = self.claim.kappa, []
-        for each in self.rated:
-            if each.works(kappa):
+        for item in self.rated:
+            if item.works(kappa):
                 continue
-            better = [f"{e.attack} ({e.won} of {e.units})" for e in self.rated if e.won > each.won]
+            better = [f"{e.attack} ({e.won} of {e.units})" for e in self.rated if e.won > item.won]
             than = f"better: {', '.join(better)}" if better else "no other attack does better"
             made.append(
-                f"{each.attack} is right in {each.won} of {each.units} games without protection, "
+                f"{item.attack} is right in {item.won} of {item.units} games without protection, "
                 f"not shown to be better than a blind guess, so it says nothing about a "
                 f"protection; {than}."
             )
@@ -111,7 +111,7 @@ class Ratings:
 def rate(
     source: Source,
     *,
-    knows: Rung,
+    knows: KnowledgeLevel,
     attacks: Sequence[str] | None = None,
     protection: Protection | None = None,
     units: int,
@@ -123,7 +123,7 @@ def rate(
     ray: str | None = None,
     ticker: Ticker | None = None,
 ) -> Ratings:
-    """Let every attack of a rung play the same games of one round.
+    """Let every attack of some knowledge play the same games of one round.
 
     A malicious server crafts the model of that round, in each of the ways that are known.
     """
@@ -145,14 +145,14 @@ def rate(
         kinds = {name: Kind("games", (name,), 1) for name in suite.attacks}
         work = {name: {kind: games} for name, kind in kinds.items()}
         ticker.expect(Remaining(work, workers))
-    bench = Bench(source, None, restarts, _STEPS, seed, together=views_together(scenario))
-    with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
+    job_runner = JobRunner(source, None, restarts, _STEPS, seed, together=views_together(scenario))
+    with executor(job_runner, workers=workers, ray=ray, device=scenario.device) as pool:
         wanted = {
             name if crafted is None else f"{name}, {crafted}": _played(name, specs, units, crafted)
             for name in suite.attacks
             for crafted in crafts
         }
-        found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
+        found = Scheduler(pool, decode, run=run, watcher=ticker).run_all(wanted)
     order = sorted((found[name][0] for name in wanted), key=lambda each: -each.won)
     shown = {name: found[name][1] for name in wanted} if scenario.show_records else None
     claim = Arena.of(scenario, rounds=1).claim
@@ -162,7 +162,7 @@ def rate(
 def _played(
     name: str, specs: Sequence[str], units: int, crafted: str | None = None
 ) -> Procedure[Played]:
-    """Right picks without protection and under one, and by protection the pictures, or None."""
+    """Right guesses without protection and under one, and by protection the pictures, or None."""
     won, pictures = [], {}
     for spec in specs:
         results: list[AttackResult] = yield [
@@ -179,7 +179,7 @@ def _played(
         if results[0].pictures is not None:
             pictures[spec] = results[0].pictures
     bare, *protected = won
-    made = Rated(name, get(name).rung, units, bare, success_rate(bare, units), crafted=crafted)
+    made = Rated(name, get(name).knows, units, bare, success_rate(bare, units), crafted=crafted)
     for hits in protected:
         made = replace(made, protected=hits, protected_success=success_rate(hits, units))
     return made, pictures

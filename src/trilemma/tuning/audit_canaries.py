@@ -59,7 +59,7 @@ class CanaryAudit:
     @property
     def conforms(self) -> bool:
         """Whether there is no alarm, and every conformance test holds."""
-        return not self.alarm and all(each.holds for each in self.findings)
+        return not self.alarm and all(finding.holds for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain values."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.attacks import ATTACKS, get
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.errors import InvalidInput
-from trilemma.execution.pool import Crew, one_thread
+from trilemma.execution.pool import WorkerPool, one_thread
 from trilemma.execution.work_seconds import spoken
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import Job
 from trilemma.game.playing.suite import why_not
 from trilemma.game.scenario import Scenario
@@ -30,7 +30,7 @@ from trilemma.tuning.time_left import Kind, Left, Remaining
 from trilemma.tuning.unit_times import FIRST, Timed, timed
 
 if TYPE_CHECKING:
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.game.scenario import Source
     from trilemma.tuning.presets import Preset
 
@@ -54,7 +54,7 @@ class Suited:
     """An attack that will be made, and the seconds of a game against one round, where known."""
 
     name: str
-    rung: Rung
+    knows: KnowledgeLevel
     seconds: float | None
 
 
@@ -85,10 +85,10 @@ class Examined:
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
     """Look at a scenario, and time a few games of each attack; `tell` hears what is being done."""
-    bench = Bench(source, None, 1, request.steps, request.seed)
+    job_runner = JobRunner(source, None, 1, request.steps, request.seed)
     begun = time.monotonic()
-    with Crew[Job](bench, workers=2) as crew:  # two: one would work in this process
-        crew.submit(FIRST)  # reads the data meanwhile
+    with WorkerPool[Job](job_runner, workers=2) as pool:  # two: one would work in this process
+        pool.submit(FIRST)  # reads the data meanwhile
         scenario = source if isinstance(source, Scenario) else source()
         _require_speed(scenario)
         plan = Plan.of(scenario, request)
@@ -96,13 +96,13 @@ def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Ex
         plans = {_command(request.preset): plan}
         if _command("quick") not in plans:
             plans[_command("quick")] = Plan.of(scenario, _quick(request))
-        found = timed(crew, plan, *_kinds(list(plans.values())), tell)
+        found = timed(pool, plan, *_kinds(list(plans.values())), tell)
     work, answers = dict[str, Left](), dict[str, Left]()
-    for command, each in plans.items():
-        possible, first = possible_jobs(each), certain(each)
+    for command, item in plans.items():
+        possible, first = possible_jobs(item), certain(item)
         proved = {name: jobs for name, jobs in possible.items() if name in first}
         for kept, jobs in ((work, possible), (answers, proved)):
-            timing, share = _with_starts(found, each), each.setting.share(each.claim.rounds)
+            timing, share = _with_starts(found, item), item.setting.share(item.claim.rounds)
             left = Remaining(jobs, share=share, seconds=timing).left() if jobs else None
             if left is not None:
                 kept[command] = left
@@ -136,7 +136,7 @@ def _quick(request: Request) -> Request:
     """The same with --quick: what was given by name stays, what the preset gave does not."""
     own = PRESETS[request.preset]
     given = {name: getattr(request, name) for name in request.model_fields_set - {"preset"}}
-    asked = {name: each for name, each in given.items() if each != own.get(name)}
+    asked = {name: value for name, value in given.items() if value != own.get(name)}
     return Request(**asked, preset="quick")
 
 
@@ -172,12 +172,12 @@ def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
     for plan in plans:
         for kinds in possible_jobs(plan).values():
             work.update({kind: count.most for kind, count in kinds.items()})
-    names = dict.fromkeys(name for each in plans for name in each.suite.attacks)
+    names = dict.fromkeys(name for item in plans for name in item.suite.attacks)
     single = [Kind("games", (name,), 1, "plain") for name in names]
-    leads = {(each.suite.lead,) for each in plans}
-    led = [each for each in work if each.what == "games" and each.attacks in leads]
+    leads = {(item.suite.lead,) for item in plans}
+    led = [item for item in work if item.what == "games" and item.attacks in leads]
     most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
-    of = {what: [each for each in work if each.what == what] for what in ("trainings", "timings")}
+    of = {what: [item for item in work if item.what == what] for what in ("trainings", "timings")}
     return [*of["trainings"], *single, *most[:_MOST]], [*most[_MOST:], *of["timings"]]
 
 
@@ -186,7 +186,7 @@ def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
 
     def starts(name: str) -> float:
         attack = get(name)
-        asked = plan.bench.starts(attack) if attack.rung in RUNGS[:2] else 1
+        asked = plan.job_runner.starts(attack) if attack.knows in KNOWLEDGE_LEVELS[:2] else 1
         least, most = getattr(attack, "starts", 1), getattr(attack, "most_starts", asked)
         return max(least, min(asked, most)) / least
 
@@ -200,14 +200,18 @@ def _with_starts(found: Timed, plan: Plan) -> dict[Kind, float]:
 def _suited(name: str, found: Timed, plan: Plan) -> Suited:
     kind = Kind("games", (name,), 1, "plain")
     seconds = None if kind in found.stopped else _with_starts(found, plan)[kind]
-    return Suited(name, get(name).rung, seconds)
+    return Suited(name, get(name).knows, seconds)
 
 
 def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
     scenario = plan.scenario
     if plan.request.attacks is None:
-        rungs = RUNGS[: RUNGS.index(plan.suite.rung) + 1]
-        names = [name for name in ATTACKS if get(name).rung in rungs and name not in _OF_KINDS]
+        knowledge_levels = KNOWLEDGE_LEVELS[: KNOWLEDGE_LEVELS.index(plan.suite.knows) + 1]
+        names = [
+            name
+            for name in ATTACKS
+            if get(name).knows in knowledge_levels and name not in _OF_KINDS
+        ]
         yield from _by_reason({name: why_not(scenario, name) for name in names})
     if plan.setting.clients < 2:
         yield (
@@ -216,7 +220,7 @@ def _left_out(plan: Plan) -> Iterator[tuple[str, str]]:
         )
     if plan.claim.inserted:
         yield (
-            "line-ups of a client's own records",
+            "candidate sets of a client's own records",
             f"with {min(plan.setting.records)} records a client has too few.",
         )
     if not scenario.show_records:

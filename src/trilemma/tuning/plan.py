@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from trilemma.attacks import Rung, get
+from trilemma.attacks import KnowledgeLevel, get
 from trilemma.attacks.crafted import IMPRINT, require_craftable
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor, one_thread
@@ -17,7 +17,7 @@ from trilemma.federation.deployment_terms import Deployment, room_for
 from trilemma.federation.server_parts import PublicRecords
 from trilemma.game.estimates import Estimate, client_leakage
 from trilemma.game.gpu_sharing import views_together
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import Job
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.games import Arena
@@ -25,7 +25,7 @@ from trilemma.game.playing.suite import Suite, suite_of
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import data_hash, require_own, require_scenario
 from trilemma.observations import Adversary
-from trilemma.tuning.families.calibrator import CHUNK, FEW, FRESH, Gauge, streams
+from trilemma.tuning.families.calibrator import CHUNK, FEW, FRESH, Calibrator, streams
 from trilemma.tuning.families.family import Family, families, families_asked
 from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.families.pricing import Pricing
@@ -89,11 +89,11 @@ class Plan:
         request, p_max = request.resolved(claim.kappa)
         if request.server == "malicious":
             require_craftable(scenario.task)
-        rung: Rung = "rest" if request.knows == "anyone" else request.knows
+        knows: KnowledgeLevel = "rest" if request.knows == "anyone" else request.knows
         with one_thread():  # sums must not change their order with the number of cores
             setting = None if run is None else Setting.kept(run)
             setting = setting or Setting.of(scenario, seed=request.seed, steps=request.steps)
-            suite = suite_of(scenario, rung, request.attacks, rounds=rounds)
+            suite = suite_of(scenario, knows, request.attacks, rounds=rounds)
         torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         chosen = families(
             *(setting, claim, p_max, request.adversary),
@@ -132,7 +132,7 @@ class Plan:
     @property
     def own(self) -> dict[str, object]:
         """Mechanisms and attacks by name; those of the user's own are named module:object."""
-        mechanisms = {each.name: each.mechanism for each in self.families}
+        mechanisms = {item.name: item.mechanism for item in self.families}
         return {**mechanisms, **{name: get(name) for name in self.suite.attacks}}
 
     def proves(self, family: Family) -> bool:
@@ -151,17 +151,17 @@ class Plan:
             return str(error)
         return ""
 
-    def gauge(self) -> Gauge:
+    def calibrator(self) -> Calibrator:
         """Plays games for one procedure, at its share of the error probability."""
         tested = [
-            each
-            for each in self.families
-            if each.tested_over(self.claim.rounds) and not self.proves(each)
+            item
+            for item in self.families
+            if item.tested_over(self.claim.rounds) and not self.proves(item)
         ]
         level = (1 - self.request.confidence) / streams(tested)
-        bare = (each for each in tested if each.mechanism is None and each.seen == "sum")
+        bare = (item for item in tested if item.mechanism is None and item.seen == "sum")
         cores = torch.device(self.scenario.device).type == "cpu"
-        return Gauge(
+        return Calibrator(
             *(self.suite, self.request.adversary, self.claim.rounds, self.p_max, level),
             bare=next(bare, None),
             brief=self.request.preset == "quick",
@@ -171,7 +171,7 @@ class Plan:
         )
 
     def leakage(self, won: int, games: int) -> Estimate:
-        """What so many right picks leak, with an interval that holds for this number alone."""
+        """What so many right guesses leak, with an interval that holds for this number alone."""
         sure, kappa = self.request.confidence, self.claim.kappa
         return client_leakage(won, games, confidence=sure, kappa=kappa)
 
@@ -180,18 +180,18 @@ class Plan:
         return replace(self.pricing, seeds=self.pricing.seeds[:seeds])
 
     @property
-    def bench(self) -> Bench:
+    def job_runner(self) -> JobRunner:
         """What can do every task of this plan."""
         asked = self.request
-        return Bench(
-            *(self.source, self.claim, asked.restarts, asked.steps, asked.seed, self.suite.rung),
+        return JobRunner(
+            *(self.source, self.claim, asked.restarts, asked.steps, asked.seed, self.suite.knows),
             together=views_together(self.scenario),
             threshold=self.deployment.threshold,
         )
 
-    def crew(self, workers: int, ray: str | None = None) -> Executor[Job]:
+    def pool(self, workers: int, ray: str | None = None) -> Executor[Job]:
         """Workers that can do every task of this plan."""
-        return executor(self.bench, workers=workers, ray=ray, device=self.scenario.device)
+        return executor(self.job_runner, workers=workers, ray=ray, device=self.scenario.device)
 
     @property
     def single(self) -> bool:
@@ -200,11 +200,11 @@ class Plan:
 
 
 def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:
-    """What is measured; a proof covers line-ups that no data could fill."""
+    """What is measured; a proof covers candidate sets that no data could fill."""
     if request.knows != "anyone":
-        return Arena.of(scenario, rounds=rounds, line_up=request.line_up).claim
+        return Arena.of(scenario, rounds=rounds, candidates=request.candidates).claim
     claim = Arena.of(scenario, rounds=rounds).claim
-    size = min(request.line_up or claim.candidates, claim.candidates)
+    size = min(request.candidates or claim.candidates, claim.candidates)
     secret = rounds > 1 and request.participation == "secret"
     return replace(claim, candidates=size, participation="secret" if secret else "known")
 
@@ -227,7 +227,7 @@ def _deployment(scenario: Scenario, request: Request, rounds: int) -> Deployment
         threshold=usual if request.threshold is None else request.threshold,
         weighting="records",
         rounds=rounds,
-        sampling_rate=training.unit_size / min(len(each) for each in scenario.records),
+        sampling_rate=training.unit_size / min(len(record) for record in scenario.records),
         participation="known",
         helpers=request.helpers or 0,
         server=scenario.server,

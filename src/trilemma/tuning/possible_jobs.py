@@ -76,11 +76,11 @@ def _measured(plan: Plan, family: Family) -> Work:
     """One candidate: calibrated and priced."""
     if family.seen == "nothing":
         return _priced(plan, family.carrier, certain=True)
-    gauge, rounds, adversary = plan.gauge(), plan.claim.rounds, plan.request.adversary
+    calibrator, rounds, adversary = plan.calibrator(), plan.claim.rounds, plan.request.adversary
     if family.tested_over(rounds):
-        games = gauge.possible(family)
+        games = calibrator.possible(family)
     else:
-        games, rounds = gauge.possible_estimate(), 1
+        games, rounds = calibrator.possible_estimate(), 1
     at = UNPROTECTED if family.mechanism is None else 0.0
     shown = family.attacked(at, adversary).describe()
     return _priced(plan, family.carrier) | {

@@ -80,16 +80,16 @@ class Fixed:
     @classmethod
     def of(cls, request: Request) -> Fixed:
         """What the request says of it."""
-        names = [each.name for each in fields(cls) if each.name != "kept"]
+        names = [field.name for field in fields(cls) if field.name != "kept"]
         return cls(request.recipe == "keep", **{name: getattr(request, name) for name in names})
 
     @property
     def described(self) -> str:
         """What was fixed, in words; "" for nothing."""
         named = {
-            each.name.replace("_", " "): getattr(self, each.name)
-            for each in fields(self)
-            if each.name != "kept"
+            field.name.replace("_", " "): getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "kept"
         }
         return ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
 
@@ -204,9 +204,9 @@ def kept_clip(scenario: Scenario) -> float:
         return own.record_clip
     public = scenario.public_records
     some = public[torch.arange(min(_CLIPPED, len(public)))].to(scenario.device)
-    slope = task.way.grad(task.mean_loss)
+    gradient = task.way.grad(task.mean_loss)
     norms = [
-        float(slope(weights, x[None], y[None]).norm())
+        float(gradient(weights, x[None], y[None]).norm())
         for weights in fresh_weights(scenario, range(_MODELS))
         for x, y in zip(some.inputs, some.labels, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""A user's first doubt: attack what a verdict chose once more, with fresh games on every rung."""
+"""A user's first doubt: attack what a verdict chose once more, with fresh games."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scipy.stats import binom
 
 from trilemma.attacks import get
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.envelopes import envelopes
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -17,7 +17,7 @@ from trilemma.execution.scheduler import Scheduler
 from trilemma.game.estimates import Estimate, success_rate
 from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.suite import suite_of
 from trilemma.game.scenario import Scenario
@@ -31,14 +31,14 @@ from trilemma.tuning.time_left import Kind, Range, Remaining
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.execution.journal import Run
     from trilemma.execution.progress import Ticker
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.scenario import Source
     from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["Attacked", "Known", "Replication", "attack_again"]
+__all__ = ["Attacked", "Known", "Replication", "replicate"]
 
 _CHUNK: Final = 16
 
@@ -47,12 +47,12 @@ _CHUNK: Final = 16
 class Attacked:
     """How one attack fared against what the verdict chose.
 
-    `claimed` says that the verdict's claim covers its rung. `p_value` is the probability of so
-    many right picks or more if the rate were the p_max of the claim: small where the verdict is
-    contradicted. `after` are the right picks after each of a training's `checkpoints`.
+    `claimed` says that the verdict's claim covers its knowledge. `p_value` is the probability of
+    so many right guesses or more if the rate were the p_max of the claim: small where the verdict
+    is contradicted. `after` are the right guesses after each of a training's `checkpoints`.
     """
 
-    rung: Rung
+    knows: KnowledgeLevel
     attack: str
     claimed: bool
     units: int
@@ -66,7 +66,7 @@ class Attacked:
 class Known:
     """Limits of the success rate of who knows so much; where they are `crossed`, one is wrong."""
 
-    rung: Rung
+    knows: KnowledgeLevel
     low: float
     high: float
     crossed: bool
@@ -86,20 +86,29 @@ class Replication:
 
         By the attack of it that won most; whoever knows more wins at least as often.
         """
-        rungs = [rung for rung in RUNGS if any(each.rung == rung for each in self.attacks)]
+        knowledge_levels = [
+            knows
+            for knows in KNOWLEDGE_LEVELS
+            if any(attack.knows == knows for attack in self.attacks)
+        ]
         best = [
-            max((each for each in self.attacks if each.rung == rung), key=lambda a: a.recovered)
-            for rung in rungs
+            max(
+                (attack for attack in self.attacks if attack.knows == knows),
+                key=lambda a: a.recovered,
+            )
+            for knows in knowledge_levels
         ]
         # The largest of several attacks' limits: every attack takes its share of the error.
-        share = len(rungs) / max(1, len(self.attacks))
+        share = len(knowledge_levels) / max(1, len(self.attacks))
         lower, upper, crossed = envelopes(
-            [[each.recovered] for each in best],
-            [[each.units] for each in best],
+            [[item.recovered] for item in best],
+            [[item.units] for item in best],
             confidence=1 - (1 - self.verdict.request.confidence) * share,
         )
-        rows = zip(rungs, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
-        return tuple(Known(rung, float(low), float(high), bool(x)) for rung, low, high, x in rows)
+        rows = zip(knowledge_levels, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
+        return tuple(
+            Known(knows, float(low), float(high), bool(x)) for knows, low, high, x in rows
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The attacks as plain values, with what the verdict allows them."""
@@ -112,20 +121,20 @@ class Replication:
         }
 
 
-def attack_again(
+def replicate(
     source: Source,
     verdict: Verdict,
     *,
     units: int,
     seed: int,
     restarts: int | None = None,
-    rungs: Sequence[Rung] = RUNGS,
+    knowledge_levels: Sequence[KnowledgeLevel] = KNOWLEDGE_LEVELS,
     run: Run | None = None,
     workers: int = 1,
     ray: str | None = None,
     ticker: Ticker | None = None,
 ) -> Replication:
-    """Fresh games under the verdict's protection, by every attack of every rung asked for.
+    """Fresh games under the verdict's protection, by every attack of every knowledge asked for.
 
     Where the claim is that participation is secret, by the one attack that can be made then.
     """
@@ -147,23 +156,23 @@ def attack_again(
         require_scenario(run, scenario)
         require_own(run, parts_of(verdict.protection))
     asked, spec = verdict.request, verdict.protection.describe()
-    bench = Bench(
+    job_runner = JobRunner(
         *(source, verdict.claim, restarts or asked.restarts, asked.steps, seed),
         together=views_together(scenario),
         threshold=verdict.deployment.threshold,
     )
     recipe = None if verdict.choice is None else recipe_of(verdict.choice)
     if verdict.claim.participation == "secret":
-        if "rest" not in rungs:
+        if "rest" not in knowledge_levels:
             raise InvalidInput(
                 "the verdict claims that nobody is told which rounds held a record, which only "
-                "who knows the rest can do without; attack it on the rung 'rest'."
+                "who knows the rest can do without; attack it with the knowledge 'rest'."
             )
-        rungs = ("rest",)
+        knowledge_levels = ("rest",)
     proved = verdict.choice is not None and verdict.choice.certificate is not None
-    claimed = RUNGS.index("rest" if proved or asked.knows == "anyone" else asked.knows)
+    claimed = KNOWLEDGE_LEVELS.index("rest" if proved or asked.knows == "anyone" else asked.knows)
 
-    def attacked(rung: Rung, attack: str) -> Procedure[Attacked]:
+    def attacked(knows: KnowledgeLevel, attack: str) -> Procedure[Attacked]:
         job = AttackJob(
             *("again", spec, (attack,), asked.adversary, verdict.claim.rounds, 0, units),
             recipe=recipe,
@@ -172,9 +181,9 @@ def attack_again(
         seen = yield from played(job, _CHUNK)
         won = int(seen.correct[attack].sum())
         return Attacked(
-            rung=rung,
+            knows=knows,
             attack=attack,
-            claimed=RUNGS.index(rung) <= claimed,
+            claimed=KNOWLEDGE_LEVELS.index(knows) <= claimed,
             units=units,
             recovered=won,
             success=success_rate(won, units, asked.confidence),
@@ -183,15 +192,15 @@ def attack_again(
         )
 
     wanted = {
-        name: attacked(get(name).rung, name)
-        for rung in rungs
-        for name in suite_of(scenario, rung).attacks
-        if get(name).rung in rungs
+        name: attacked(get(name).knows, name)
+        for knows in knowledge_levels
+        for name in suite_of(scenario, knows).attacks
+        if get(name).knows in knowledge_levels
     }
     if ticker is not None:
         games = Range(units, units)
         kinds = {name: Kind("games", (name,), verdict.claim.rounds) for name in wanted}
         ticker.expect(Remaining({name: {kinds[name]: games} for name in wanted}, workers))
-    with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
-        found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(wanted)
+    with executor(job_runner, workers=workers, ray=ray, device=scenario.device) as pool:
+        found = Scheduler(pool, decode, run=run, watcher=ticker).run_all(wanted)
     return Replication(verdict, seed, tuple(found[name] for name in wanted))

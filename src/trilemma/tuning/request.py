@@ -26,8 +26,17 @@ from trilemma.tuning.presets import PRESETS, Preset
 from trilemma.tuning.problem import Problem
 
 __all__ = [
-    "BESIDE", "KNOWLEDGE", "NOT_OF_A_FRONT", "Knows", "Rate", "Request", "Settings", "rate_of",
-    "require_one_budget", "rung_of", "told",
+    "BESIDE",
+    "KNOWLEDGE",
+    "NOT_OF_A_FRONT",
+    "Knows",
+    "Rate",
+    "Request",
+    "Settings",
+    "knowledge_of",
+    "rate_of",
+    "require_one_budget",
+    "told",
 ]  # fmt: skip
 
 Knows = Literal["nothing", "public", "candidates", "rest", "anyone"]
@@ -57,7 +66,7 @@ KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest"
 
 def _split(value: Any) -> Any:
     """A text is split at its commas, be it a flag's or one of a list."""
-    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         value = ",".join(value)
     if not isinstance(value, str):
         return value
@@ -76,7 +85,7 @@ def _one_or_several(value: float | tuple[float, ...]) -> float | tuple[float, ..
     return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
-def rung_of(value: Any) -> Any:
+def knowledge_of(value: Any) -> Any:
     """People say "the rest" where the code says "rest"."""
     return (
         "rest" if isinstance(value, str) and value.strip() in ("the rest", "the-rest") else value
@@ -145,14 +154,14 @@ class Settings(BaseModel):
         numbers = {float, int} & {annotation, *get_args(annotation)}
         several = value if isinstance(value, list | tuple) else (value,)
         text = isinstance(value, str) and annotation != float | tuple[float, ...]
-        if numbers and (text or any(isinstance(each, bool) for each in several)):
+        if numbers and (text or any(isinstance(item, bool) for item in several)):
             raise ValueError("a number is needed")
         if isinstance(value, int) and value.bit_length() > _BITS:
             raise ValueError(f"a number of at most {_BITS} bits is needed")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("a finite number is needed")
-        for each in several:
-            if isinstance(each, str) and not each.isprintable():
+        for item in several:
+            if isinstance(item, str) and not item.isprintable():
                 raise ValueError("a printable text is needed")
         return value
 
@@ -163,7 +172,7 @@ class Request(Settings):
     budget: float = Field(0.3, description="Largest tolerated leakage, between 0 and 1.")
     at_most: Rate | None = Field(
         None,
-        description='Or the largest tolerated rate of right picks, as "1 in 6", whatever the '
+        description='Or the largest tolerated rate of right guesses, as "1 in 6", whatever the '
         "number of candidates.",
     )
     preset: Preset = Field(
@@ -177,7 +186,7 @@ class Request(Settings):
             }
         },
     )
-    knows: Annotated[Knows, BeforeValidator(rung_of)] = Field(
+    knows: Annotated[Knows, BeforeValidator(knowledge_of)] = Field(
         "candidates",
         description="Who attacks: knows nothing, public records, the candidates, the rest; or "
         "anyone, by proof.",
@@ -188,7 +197,7 @@ class Request(Settings):
     rounds: int | None = Field(
         None, description="How long the federation trains (default: the scenario's)."
     )
-    line_up: int | None = Field(
+    candidates: int | None = Field(
         None, description="Candidates that the attacker picks from (default: up to 100)."
     )
     participation: Literal["secret", "known"] | None = Field(
@@ -200,7 +209,8 @@ class Request(Settings):
         None, description="Protections to choose from, joined by commas (default: all)."
     )
     attacks: Names | None = Field(
-        None, description="Attacks of the rung, joined by commas (default: all of it)."
+        None,
+        description="Attacks of that knowledge, joined by commas (default: all of it).",
     )
     adversary: Adversary = Field(Adversary.SERVER, description="Who is curious: server or client.")
     server: Literal["curious", "malicious"] = Field(
@@ -227,7 +237,9 @@ class Request(Settings):
         "round ends with two or more).",
     )
     person: int = Field(1, description="Records that belong to one person, for a proof.")
-    restarts: int = Field(3, description="An attack of the rung keeps the best of so many starts.")
+    restarts: int = Field(
+        3, description="An attack of that knowledge keeps the best of so many starts."
+    )
     steps: int = Field(20, description="SGD steps of the models at which one round is attacked.")
     recipe: Literal["search", "keep"] = Field(
         "search",
@@ -283,7 +295,7 @@ class Request(Settings):
                 raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
         for name, least in (
             ("rounds", 1),
-            ("line_up", 2),
+            ("candidates", 2),
             ("threshold", 1),
             ("helpers", 0),
             ("person", 1),
@@ -346,7 +358,7 @@ class Request(Settings):
         return request
 
     def resolved(self, kappa: float) -> tuple[Self, float]:
-        """The same with both, the leakage and the rate of right picks that it allows, p_max.
+        """The same with both, the leakage and the rate of right guesses that it allows, p_max.
 
         `kappa` is the rate of a blind guess.
         """

@@ -164,7 +164,7 @@ class Remaining:
         """What is left, in words; before anything was timed the games that there usually are."""
         left = self.left()
         if left is None:
-            games = [each for work in self._possible.values() for each in _games(work)]
+            games = [item for work in self._possible.values() for item in _games(work)]
             least, most = (sum(column) for column in zip(*games, strict=True)) if games else (0, 0)
             return f"{least:,} to {most:,} games are usual" if least < most else ""
         wall, cpu = self._spent
@@ -175,10 +175,10 @@ class Remaining:
         if self._units[kind]:
             return self._cpu[kind] / self._units[kind]
         if kind.what == "timings":
-            return self._mean(each for each in self._units if each.what == "timings")
+            return self._mean(unit for unit in self._units if unit.what == "timings")
         if kind.what == "trainings":
             per_round = self._mean(
-                (each for each in self._units if each.what == "trainings"), by_round=True
+                (unit for unit in self._units if unit.what == "trainings"), by_round=True
             )
             return None if per_round is None else per_round * kind.rounds
         alone = [self._alone(name, kind) for name in kind.attacks]
@@ -189,8 +189,8 @@ class Remaining:
 
         Of another attack where this one was not made yet; over other rounds, by what it reads.
         """
-        games = [each for each in self._units if each.what in ("games", "beliefs")]
-        able = [each for each in games if attack in each.attacks] or games
+        games = [item for item in self._units if item.what in ("games", "beliefs")]
+        able = [item for item in games if attack in item.attacks] or games
         if not able:
             return None
         best = min(
@@ -210,11 +210,11 @@ class Remaining:
 
     def _mean(self, kinds: Iterable[Kind], *, by_round: bool = False) -> float | None:
         units = [
-            self._cpu[each] / self._units[each] / (each.rounds if by_round else 1)
-            for each in kinds
+            self._cpu[kind] / self._units[kind] / (kind.rounds if by_round else 1)
+            for kind in kinds
         ]
         return sum(units) / len(units) if units else None
 
 
 def _games(work: Work) -> Iterable[Range]:
-    return (each for kind, each in work.items() if kind.what == "games")
+    return (value for kind, value in work.items() if kind.what == "games")

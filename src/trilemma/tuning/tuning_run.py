@@ -69,7 +69,7 @@ def tune(
     until = None if limit is None else time.monotonic() + 60 * limit
     if run is not None:
         plan.setting.keep(run)
-    with plan.crew(workers, ray) as pool:
+    with plan.pool(workers, ray) as pool:
         scheduler = Scheduler(pool, decode, run=run, watcher=ticker)
         remaining = Remaining(
             possible_jobs(plan, pictures=pictures),
@@ -148,9 +148,9 @@ def verdict_on(
         attacks=tuple(
             AttackUsed(
                 name=name,
-                rung=get(name).rung,
+                knows=get(name).knows,
                 effort=repr(get(name)),
-                restarts=plan.bench.starts(get(name)),
+                restarts=plan.job_runner.starts(get(name)),
                 control_units=control.units,
                 control_recovered=control.by_attack[name],
             )

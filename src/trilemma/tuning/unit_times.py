@@ -17,7 +17,7 @@ from trilemma.protection.transports.secret_sharing.aggregation_transport import 
 from trilemma.tuning.time_left import Kind
 
 if TYPE_CHECKING:
-    from trilemma.execution.pool import Crew
+    from trilemma.execution.pool import WorkerPool
     from trilemma.tuning.plan import Plan
 
 __all__ = ["FIRST", "Timed", "timed"]
@@ -52,7 +52,7 @@ class Timed:
 
 
 def timed(
-    crew: Crew[Job],
+    pool: WorkerPool[Job],
     plan: Plan,
     every: Iterable[Kind],
     others: Iterable[Kind],
@@ -66,8 +66,8 @@ def timed(
     seconds: dict[Kind, float] = {}
     stopped: set[Kind] = set()
     tell("starting a process to time in")
-    crew.next(within=_START_S)
-    watch = _Watch(crew, plan, crew.spent.cpu)
+    pool.next(within=_START_S)
+    watch = _Watch(pool, plan, pool.spent.cpu)
     for needed, kinds in ((True, every), (False, others)):
         for kind in kinds:
             if kind in seconds or (watch.late and not needed):
@@ -76,17 +76,17 @@ def timed(
             seconds[kind], done = watch.measured(kind)
             if not done:
                 stopped.add(kind)
-                crew.drop()
-                crew.submit(FIRST)
-                crew.next(within=_START_S)
+                pool.drop()
+                pool.submit(FIRST)
+                pool.next(within=_START_S)
     return Timed(seconds, frozenset(stopped), watch.once, watch.wall, watch.cpu)
 
 
 class _Watch:
     """Times tasks in a crew's process, each with games of its own: what was drawn is kept."""
 
-    def __init__(self, crew: Crew[Job], plan: Plan, once: float) -> None:
-        self._crew, self._plan, self._games, self.once = crew, plan, 0, once
+    def __init__(self, pool: WorkerPool[Job], plan: Plan, once: float) -> None:
+        self._pool, self._plan, self._games, self.once = pool, plan, 0, once
         self._begun = time.monotonic()
         self.wall = self.cpu = 0.0
 
@@ -145,12 +145,12 @@ class _Watch:
         return found
 
     def _seconds(self, task: Job) -> float:
-        self._crew.submit(task)
+        self._pool.submit(task)
         left = self._begun + _PATIENCE_S - time.monotonic()
-        self._crew.next(within=max(_LEAST_S, left))
-        self.wall += self._crew.spent.wall
-        self.cpu += self._crew.spent.cpu
-        return self._crew.spent.cpu
+        self._pool.next(within=max(_LEAST_S, left))
+        self.wall += self._pool.spent.wall
+        self.cpu += self._pool.spent.cpu
+        return self._pool.spent.cpu
 
 
 def _said(kind: Kind) -> str:

@@ -44,7 +44,7 @@ def test_several_messages_tell_more_than_each_alone() -> None:
         assert bool((together == together[:1]).all()), "one record a training"
         alone = Linkage()([replace(view, training=None) for view in own], restarts=1, seed=0)
         truth = arena.pool.inputs[game.sought]
-        gaps = [(each - truth).flatten(1).square().mean(1) for each in (together, alone.inputs)]
+        gaps = [(value - truth).flatten(1).square().mean(1) for value in (together, alone.inputs)]
         nearer += bool(gaps[0][0] < gaps[1].mean())
     assert nearer >= 4
 
@@ -52,7 +52,7 @@ def test_several_messages_tell_more_than_each_alone() -> None:
 @pytest.mark.slow
 def test_it_picks_right_where_searching_all_records_does_not() -> None:
     """Noise that hides a batch, but not a record that comes again (blind: 1 of 32)."""
-    arena = Arena.of(load_scenario("digits"), rounds=150, line_up=38)
+    arena = Arena.of(load_scenario("digits"), rounds=150, candidates=38)
     noise = parse_protection("randomization:variance=0.05")
     observer = Observer(arena, noise, Adversary.SERVER, "public", 3)
     games = [arena.draw(number, 3) for number in range(32)]
@@ -156,7 +156,7 @@ def test_many_public_records_teach_the_prior_and_some_of_them_the_rest(
 
     monkeypatch.setattr(Rest, "of", watched)
     found = [Linkage(people=30)(views, restarts=1, seed=seed) for seed in (0, 1)]
-    assert [len(each) for each in taught] == [30, 30]
+    assert [len(item) for item in taught] == [30, 30]
     assert torch.equal(*taught)
     gaps = torch.cdist(taught[0].flatten(1).to(public.inputs), public.inputs.flatten(1)).amin(1)
     assert float(gaps.max()) < 1e-6

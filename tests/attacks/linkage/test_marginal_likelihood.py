@@ -29,14 +29,14 @@ def read_places(size: int) -> torch.Tensor:
     return known
 
 
-def law(**how: Any) -> tuple[Units, Rest, torch.Tensor, np.ndarray[Any, Any]]:
+def distribution(**how: Any) -> tuple[Units, Rest, torch.Tensor, np.ndarray[Any, Any]]:
     """A unit, its law, log p(G | x) of the public records, and what those contribute [P, m]."""
     how = {"training": LocalTraining(batch=3), **how}
     view = make_problems(1, task=SMALL, variance=NOISE**2, public=60, **how).views[0]
     units = Units.of([view], "double")
     units.known[:] = read_places(units.known.shape[1])
     units.update.mul_(units.known)
-    data, labels = (each[:60] for each in digits())
+    data, labels = (digit[:60] for digit in digits())
     rest, seen = Rest.of(units, units.noise.square(), Batch(data, labels, True), 0)
     alone = LocalTraining(batch=1, record_clip=how["training"].record_clip)
     made = [
@@ -54,7 +54,7 @@ def same_up_to_a_constant(found: torch.Tensor, expected: np.ndarray[Any, Any]) -
 
 def test_a_small_rest_is_summed_over_the_classes_of_its_records() -> None:
     """Three records a message: all hundred pairs of classes of the other two."""
-    units, rest, seen, made = law()
+    units, rest, seen, made = distribution()
     labels = digits()[1][:60].numpy()
     means = np.stack([made[labels == c].mean(0) for c in range(10)])
     apart = made - means[labels]
@@ -83,7 +83,7 @@ def test_a_small_rest_is_summed_over_the_classes_of_its_records() -> None:
 def test_a_large_rest_is_one_gaussian(weights: tuple[float, ...] | None) -> None:
     """Three clients of twelve records, with weights of their own; the first has the record."""
     how = {"clients": 3, "weights_of": weights, "training": LocalTraining(batch=12)}
-    units, rest, seen, made = law(**how)
+    units, rest, seen, made = distribution(**how)
     w = np.array(weights or (1 / 3,) * 3)
     others = np.array([11, 12, 12])
     mean = made.mean(0)
@@ -100,7 +100,7 @@ def test_a_large_rest_is_one_gaussian(weights: tuple[float, ...] | None) -> None
 
 def test_records_that_join_by_chance_bring_their_mean_along() -> None:
     how = {"training": LocalTraining(batch=3, sampling="poisson", record_clip=1.0)}
-    units, rest, seen, made = law(**how)
+    units, rest, seen, made = distribution(**how)
     second = 3 * made.T @ made / 60 / 9
     covariance = second + float(rest.remainder) * np.eye(made.shape[1])
     observed = units.update[0, units.known[0].bool()].numpy()
@@ -112,5 +112,5 @@ def test_records_that_join_by_chance_bring_their_mean_along() -> None:
 
 
 def test_clipping_shortens_what_a_record_adds() -> None:
-    plain, clipped = (law(clip=clip)[1] for clip in (None, 0.1))
+    plain, clipped = (distribution(clip=clip)[1] for clip in (None, 0.1))
     assert float(clipped.share.max()) < 0.5 * float(plain.share.max())

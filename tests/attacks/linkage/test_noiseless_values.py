@@ -38,9 +38,9 @@ MODELS = {
 
 
 def seen(
-    made: Scenario, spec: str, count: int = 6, line_up: int = 30
+    made: Scenario, spec: str, count: int = 6, candidate_set: int = 30
 ) -> tuple[Observer, list[Game], list[list[View]]]:
-    arena = Arena.of(made, rounds=1, line_up=line_up)
+    arena = Arena.of(made, rounds=1, candidates=candidate_set)
     observer = Observer(arena, parse_protection(spec), Adversary.SERVER, "public", 1, steps=2)
     games = [arena.draw(number, 1) for number in range(count)]
     return observer, games, observer.views(games)
@@ -59,8 +59,8 @@ def gradient(view: View, inputs: torch.Tensor, label: torch.Tensor) -> torch.Ten
     named = view.task.layout.unflatten(view.weights.double().requires_grad_())
     outputs = torch.func.functional_call(view.task.model, named, (inputs[None].double(),))
     loss = cross_entropy(outputs, label[None])
-    slopes = torch.autograd.grad(loss, [named[name] for name in view.task.layout.names])
-    return torch.cat([each.flatten() for each in slopes]).detach()
+    gradients = torch.autograd.grad(loss, [named[name] for name in view.task.layout.names])
+    return torch.cat([item.flatten() for item in gradients]).detach()
 
 
 def public_shares(view: View) -> tuple[Numbers, Numbers, Numbers]:
@@ -120,8 +120,8 @@ def test_a_likelihood_is_summed_over_every_way_to_make_the_values() -> None:
         # a weight's gradient hangs on its own column, a bias's on nothing
         blank = np.ones(len(inputs)) if place >= 60 else inputs[:, place % 20]
         shares, value = made[:, place] / 3, observed[place]
-        slope = np.divide(shares, blank, out=np.zeros_like(shares), where=blank != 0)
-        alive, steep, spread = shares_by_class(slope, blank != 0, labels)
+        gradient = np.divide(shares, blank, out=np.zeros_like(shares), where=blank != 0)
+        alive, steep, spread = shares_by_class(gradient, blank != 0, labels)
         often, mean, wide = shares_by_class(shares, np.ones_like(shares), labels)
         error = 1e-6 * (wide + mean**2).mean()
         for at, c, a, b in product(range(COUNT), *[range(3)] * 3):
@@ -206,10 +206,10 @@ def test_every_size_of_a_batch_is_read(how: dict[str, Any], rank: int) -> None:
     ranks = []
     for game, reading in zip(games, read(views), strict=True):
         assert reading is not None
-        candidates = observer.arena.pool.inputs[torch.from_numpy(game.line_up)]
+        candidates = observer.arena.pool.inputs[torch.from_numpy(game.candidate_set)]
         fit = reading.log_likelihood(candidates)
         assert bool(torch.isfinite(fit).all())
-        ranks.append(int((fit > fit[game.tagged]).sum()))
+        ranks.append(int((fit > fit[game.target]).sum()))
     assert np.mean(ranks) < rank
 
 
@@ -255,7 +255,7 @@ def test_few_coordinates_of_digits_are_read_as_another_hand_did(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An attacker of another hand is right in 38 of 200 such games; blind are 2 of 200."""
-    arena = Arena.of(load_scenario("digits"), rounds=1, line_up=100)
+    arena = Arena.of(load_scenario("digits"), rounds=1, candidates=100)
     few = parse_protection("compression:keep=0.0061")
     observer = Observer(arena, few, Adversary.SERVER, "public", 5)
     games = [arena.draw(number, 5) for number in range(100)]

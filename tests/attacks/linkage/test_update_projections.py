@@ -20,11 +20,11 @@ from trilemma.learning import LocalTraining, Task
 NET = Task(nn.Sequential(nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 10)), cross_entropy, 10)
 
 
-def laws(**how: Any) -> tuple[Rest, torch.Tensor, Rest, torch.Tensor]:
+def distributions(**how: Any) -> tuple[Rest, torch.Tensor, Rest, torch.Tensor]:
     """The law of three messages by factors and written out, each with what it says of people."""
     views = make_problems(3, task=NET, variance=1e-4, public=60, **how).views
     units = Units.of(views, "double")
-    data, labels = (each[:60] for each in digits())
+    data, labels = (digit[:60] for digit in digits())
     people = Batch(data, labels, True).to(units.weights)
     layers = layers_of(views, people)
     assert layers is not None
@@ -45,29 +45,29 @@ def laws(**how: Any) -> tuple[Rest, torch.Tensor, Rest, torch.Tensor]:
     ],
 )
 def test_both_ways_tell_the_same(how: dict[str, Any]) -> None:
-    factored, seen, written, expected = laws(**how)
+    factored, seen, written, expected = distributions(**how)
     # rows around few means are nearly dependent, which blurs the remainder's last digits
     assert torch.allclose(seen, expected, rtol=1e-4)
     data, labels = digits()
     others = Batch(data[70:73, None], labels[70:73, None], False).to(seen)
-    told, right = (law.log_likelihood(others) for law in (factored, written))
+    told, right = (distribution.log_likelihood(others) for distribution in (factored, written))
     assert float(expected.std()) > 1, "the records differ"
     assert torch.allclose(told, right, rtol=1e-4)
 
 
 def test_a_message_may_be_named_more_than_once() -> None:
-    factored, _, written, _ = laws(training=LocalTraining(batch=3))
+    factored, _, written, _ = distributions(training=LocalTraining(batch=3))
     data, labels = digits()
     three = Batch(data[70:73, None], labels[70:73, None], False).to(factored.inner)
     places = torch.tensor([2, 0, 2])
     chosen = Batch(three.inputs[places], three.labels[places], False)
-    for law in (factored, written):
-        whole = law.log_likelihood(three)
-        assert torch.allclose(law.at(places).log_likelihood(chosen), whole[places])
+    for distribution in (factored, written):
+        whole = distribution.log_likelihood(three)
+        assert torch.allclose(distribution.at(places).log_likelihood(chosen), whole[places])
 
 
 def test_what_is_not_all_linear_or_not_all_read_is_written_out() -> None:
-    data, labels = (each[:60] for each in digits())
+    data, labels = (digit[:60] for digit in digits())
     ways: list[dict[str, Any]] = [
         {"clip": 0.5},
         {"keep": 0.2},
@@ -96,7 +96,7 @@ def test_updates_that_are_nearly_alike_are_told_apart() -> None:
     torch.manual_seed(0)
     task = Task(Bright(), cross_entropy, 10)
     views = make_problems(2, task=task, training=LocalTraining(batch=4), public=200).views
-    data, labels = (each[:200] for each in digits())
+    data, labels = (digit[:200] for digit in digits())
     people = Batch(data, labels, True).to(views[0].weights)
     assert layers_of(views, people) is not None
     found = Linkage(people=200, evaluations=5)(views, restarts=1, seed=0)

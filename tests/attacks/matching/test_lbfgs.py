@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize, rosen
 
 from trilemma.attacks.matching import Minima, minimise
-from trilemma.attacks.matching.lbfgs import Evaluate, Still, _Run
+from trilemma.attacks.matching.lbfgs import Evaluate, StaticEvaluation, _Run
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -152,7 +152,7 @@ def test_a_gpu_does_the_rounds_as_one_graph() -> None:
     def found(device: str) -> Minima:
         a, b = matrices.to(device), linear.to(device)
 
-        def bind(units: torch.Tensor) -> Still:
+        def bind(units: torch.Tensor) -> StaticEvaluation:
             own, shift = a[units], b[units]
 
             def evaluate(x: torch.Tensor) -> Pair:
@@ -160,7 +160,7 @@ def test_a_gpu_does_the_rounds_as_one_graph() -> None:
                 ax = torch.einsum("nij,nj->ni", own, x)
                 return 0.5 * (x * ax).sum(1) - (shift * x).sum(1), ax - shift
 
-            return Still(evaluate)
+            return StaticEvaluation(evaluate)
 
         return run(bind, starts.to(device), iterations=60, slots=16)
 

@@ -17,8 +17,8 @@ def two_loops(pairs: list[Pair], gradient: torch.Tensor) -> torch.Tensor:
     if pairs:
         s, y = pairs[-1]
         left *= (s @ y) / (y @ y)
-    for (s, y), each in zip(pairs, reversed(along), strict=True):
-        left += (each - (y @ left) / (s @ y)) * s
+    for (s, y), item in zip(pairs, reversed(along), strict=True):
+        left += (item - (y @ left) / (s @ y)) * s
     return -left
 
 

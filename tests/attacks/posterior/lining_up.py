@@ -1,4 +1,4 @@
-"""Units of digits with a line-up each, every rung's knowledge and a known truth."""
+"""Units of digits with a candidate set each, every knowledge's knowledge and a known truth."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ torch.set_num_threads(1)
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """Views and the place [U] of the tagged record in each line-up."""
+    """Views and the place [U] of the target record in each candidate set."""
 
     views: list[View]
-    tagged: torch.Tensor
+    target: torch.Tensor
 
     def solved(self, attack: Attack) -> int:
-        return int((picks(attack, self.views) == self.tagged).sum())
+        return int((guesses(attack, self.views) == self.target).sum())
 
 
-def picks(attack: Attack, views: list[View]) -> torch.Tensor:
+def guesses(attack: Attack, views: list[View]) -> torch.Tensor:
     belief = attack(views, restarts=1, seed=0).log_probability
     assert belief is not None
     return belief.argmax(1)
@@ -64,11 +64,11 @@ def digit_game(
 ) -> Game:
     """Fresh models and batches of 4, `size` candidates of one client; noise a client.
 
-    An `outsider` stands in the tagged record's place: a record that no line-up holds.
+    An `outsider` stands in the target record's place: a record that no candidate set holds.
     """
     scenario, source = digits(), Seeded(seed)
     weights = prepare_models(scenario, range(units), seed=seed)
-    views, tagged = [], []
+    views, target = [], []
     for unit in range(units):
         draw = source.generator("unit", unit)
         first = int(draw.integers(10))
@@ -86,11 +86,11 @@ def digit_game(
             torch.stack([scenario.records[client].inputs[row] for client, row in flat]),
             torch.stack([scenario.records[client].labels[row] for client, row in flat]),
         )
-        line_up = own[torch.from_numpy(drawn)]
+        candidate_set = own[torch.from_numpy(drawn)]
         sent = sum_of(scenario.task, weights[unit], records, scenario.local_training, clients)
         observation = shaken(sent, variance / clients, clients, keep, source.child("noise", unit))
         knowledge = Knowledge(
-            scenario.test_records, line_up, None, standing(records, line_up, 0), 0
+            scenario.test_records, candidate_set, None, standing(records, candidate_set, 0), 0
         )
         views.append(
             View(
@@ -102,8 +102,8 @@ def digit_game(
                 knowledge,
             )
         )
-        tagged.append(place)
-    return Game(views, torch.tensor(tagged))
+        target.append(place)
+    return Game(views, torch.tensor(target))
 
 
 def sum_of(
@@ -132,10 +132,10 @@ def shaken(
     )
 
 
-def standing(records: Records, line_up: Records, slot: int) -> Records:
+def standing(records: Records, candidate_set: Records, slot: int) -> Records:
     """The records with the first candidate in the sought one's place."""
     inputs, labels = records.inputs.clone(), records.labels.clone()
-    inputs[slot], labels[slot] = line_up.inputs[0], line_up.labels[0]
+    inputs[slot], labels[slot] = candidate_set.inputs[0], candidate_set.labels[0]
     return Records(inputs, labels)
 
 
@@ -178,16 +178,16 @@ def small_view(
     make: Callable[[int | None], Task] = small_task,
     task: Task | None = None,
 ) -> tuple[View, int]:
-    """One unit of a small network and the place of its tagged record."""
+    """One unit of a small network and the place of its target record."""
     source, training = Seeded(seed), training or LocalTraining(batch=3)
     task = task or make(classes)
     draw = source.torch_generator("unit")
     model = torch.randn(task.layout.size, generator=draw, dtype=torch.float64) / 2
     records = small_records(clients * training.unit_size, source.child("rest"), classes)
-    line_up = small_records(candidates, source.child("line-up"), classes)
-    tagged = int(torch.randint(0, candidates, (1,), generator=draw))
+    candidate_set = small_records(candidates, source.child("candidate set"), classes)
+    target = int(torch.randint(0, candidates, (1,), generator=draw))
     inputs, labels = records.inputs.clone(), records.labels.clone()
-    inputs[slot], labels[slot] = line_up.inputs[tagged], line_up.labels[tagged]
+    inputs[slot], labels[slot] = candidate_set.inputs[target], candidate_set.labels[target]
     size, total = training.unit_size, torch.zeros_like(model)
     for client in range(clients):
         own = slice(client * size, (client + 1) * size)
@@ -202,22 +202,26 @@ def small_view(
         total = total + noise.scale * (normal if noise.kind == "gaussian" else even)
     knowledge = Knowledge(
         small_records(people, source.child("public"), classes),
-        line_up,
+        candidate_set,
         None,
-        standing(Records(inputs, labels), line_up, slot),
+        standing(Records(inputs, labels), candidate_set, slot),
         slot,
     )
     observation = Observation(total, known, noise, weights, clip, clients)
-    return View(task, model, observation, training, SMALL, knowledge), tagged
+    return View(task, model, observation, training, SMALL, knowledge), target
 
 
 def explained(view: View, candidate: int) -> torch.Tensor:
     """The noise-free observation with a candidate in the sought record's place, by hand."""
-    line_up, rest, slot = view.knowledge.line_up, view.knowledge.rest, view.knowledge.slot
-    assert line_up is not None
+    candidate_set, rest, slot = (
+        view.knowledge.candidate_set,
+        view.knowledge.rest,
+        view.knowledge.slot,
+    )
+    assert candidate_set is not None
     assert rest is not None
     inputs, labels = rest.inputs.clone(), rest.labels.clone()
-    inputs[slot], labels[slot] = line_up.inputs[candidate], line_up.labels[candidate]
+    inputs[slot], labels[slot] = candidate_set.inputs[candidate], candidate_set.labels[candidate]
     size, total = view.local_training.unit_size, torch.zeros_like(view.weights)
     for client in range(view.observation.clients):
         own = slice(client * size, (client + 1) * size)
@@ -237,8 +241,8 @@ def record_gradients(view: View, records: Records) -> torch.Tensor:
     """Single records' gradients [n, m] at the view's model."""
 
     def one(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        slope: torch.Tensor = grad(view.task.mean_loss)(view.weights, x[None], y[None])
-        return slope
+        gradient: torch.Tensor = grad(view.task.mean_loss)(view.weights, x[None], y[None])
+        return gradient
 
     gradients: torch.Tensor = vmap(one)(records.inputs, records.labels)
     return gradients

@@ -33,13 +33,13 @@ def expected(view: View, candidate: int | None) -> torch.Tensor:
     """What is observed without noise, the candidate in the sought record's place or nobody."""
     known, shown = view.knowledge, view.observation
     assert known.rest is not None
-    assert known.line_up is not None
+    assert known.candidate_set is not None
     inputs, labels = known.rest.inputs.double().clone(), known.rest.labels.clone()
     there = torch.ones(len(inputs)) if known.present is None else known.present.double().clone()
     there[known.slot] = float(candidate is not None)
     if candidate is not None:
-        inputs[known.slot] = known.line_up.inputs[candidate].double()
-        labels[known.slot] = known.line_up.labels[candidate]
+        inputs[known.slot] = known.candidate_set.inputs[candidate].double()
+        labels[known.slot] = known.candidate_set.labels[candidate]
     size = len(inputs) // shown.clients
     weights = shown.weights or (1 / shown.clients,) * shown.clients
     total = torch.zeros_like(view.weights, dtype=torch.float64)
@@ -64,9 +64,9 @@ def log_density(view: View, mean: torch.Tensor) -> float:
 
 def by_brute_force(view: View) -> torch.Tensor:
     rate, known = view.knowledge.rate, view.knowledge
-    assert known.line_up is not None
+    assert known.candidate_set is not None
     scores = []
-    for row in range(len(known.line_up)):
+    for row in range(len(known.candidate_set)):
         present = log_density(view, expected(view, row))
         if rate is None:
             scores.append(present)
@@ -146,10 +146,12 @@ def test_that_a_record_is_used_at_all_changes_no_pick() -> None:
         for pattern in product((False, True), repeat=rounds):
             held = np.array(pattern)
             means = np.where(held[:, None, None], shares, 0.0)
-            law = np.asarray(norm.logpdf(gaps[:, None], means, deviation)).sum((0, 2))
-            law = law + held.sum() * np.log(rate) + (~held).sum() * np.log1p(-rate)
+            distribution = np.asarray(norm.logpdf(gaps[:, None], means, deviation)).sum((0, 2))
+            distribution = (
+                distribution + held.sum() * np.log(rate) + (~held).sum() * np.log1p(-rate)
+            )
             if held.any():
-                given = np.logaddexp(given, law)
+                given = np.logaddexp(given, distribution)
         alone = [
             secret_participation(
                 *map(torch.from_numpy, pair), deviation=deviation, rate=rate
@@ -177,5 +179,5 @@ def test_what_cannot_be_added_up_record_by_record_is_refused() -> None:
 
 
 def test_only_who_knows_the_rest_does_without_participation() -> None:
-    with pytest.raises(InvalidInput, match="climb to the rung 'rest'"):
-        observer(scenario(**CLIPPED), rung="candidates", rounds=12, participation="secret")
+    with pytest.raises(InvalidInput, match="climb to the knowledge 'rest'"):
+        observer(scenario(**CLIPPED), knows="candidates", rounds=12, participation="secret")

@@ -23,12 +23,12 @@ def observed(noise: Noise | None) -> tuple[list[View], torch.Tensor]:
     draw = torch.Generator().manual_seed(1)
     views, sent = list[View](), []
     for view in control.views:
-        line_up = view.knowledge.line_up
-        assert line_up is not None
+        candidate_set = view.knowledge.candidate_set
+        assert candidate_set is not None
         candidates = torch.stack(
             [
                 client_update(view.task, view.weights, x[None], y[None], view.local_training)
-                for x, y in zip(line_up.inputs, line_up.labels, strict=True)
+                for x, y in zip(candidate_set.inputs, candidate_set.labels, strict=True)
             ]
         )
         known = torch.rand(view.task.layout.size, generator=draw) < 0.5

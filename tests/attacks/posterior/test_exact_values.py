@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import get
 from trilemma.attacks.base import View
-from trilemma.attacks.posterior.exact_values import told_exactly
+from trilemma.attacks.posterior.exact_values import exact_values_told
 from trilemma.attacks.posterior.posterior_inputs import stacked, units_of
 from trilemma.game.playing.games import Arena, Game
 from trilemma.game.playing.guesses import play
@@ -39,7 +39,7 @@ def sparse(batch: int = 4, **training: object) -> Scenario:
 
 
 def seen(made: Scenario, spec: str) -> tuple[Observer, list[Game], list[list[View]]]:
-    arena = Arena.of(made, rounds=1, line_up=30)
+    arena = Arena.of(made, rounds=1, candidates=30)
     observer = Observer(arena, parse_protection(spec), Adversary.SERVER, "candidates", 1, steps=2)
     games = [arena.draw(number, 1) for number in range(GAMES)]
     return observer, games, observer.views(games)
@@ -47,8 +47,10 @@ def seen(made: Scenario, spec: str) -> tuple[Observer, list[Game], list[list[Vie
 
 def odds(views: list[list[View]]) -> torch.Tensor:
     flat = [view for (view,) in views]
-    line_ups = stacked([view.knowledge.line_up for view in flat], "a line-up", "candidates")
-    return told_exactly(units_of(flat), line_ups)
+    candidate_sets = stacked(
+        [view.knowledge.candidate_set for view in flat], "a candidate set", "candidates"
+    )
+    return exact_values_told(units_of(flat), candidate_sets)
 
 
 def by_hand(view: View) -> list[int]:
@@ -60,10 +62,10 @@ def by_hand(view: View) -> list[int]:
             parameter.copy_(named[name])
     known, update = view.observation.known, view.observation.update
     assert known is not None
-    assert view.knowledge.line_up is not None
+    assert view.knowledge.candidate_set is not None
     out = []
     for place in range(30):
-        record = view.knowledge.line_up[torch.tensor([place])]
+        record = view.knowledge.candidate_set[torch.tensor([place])]
         loss = cross_entropy(model(record.inputs), record.labels)
         own = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
         if bool(((update == 0) & known & (own != 0)).any()):
@@ -76,7 +78,7 @@ def test_a_zero_rules_out_whoever_would_have_contributed() -> None:
     found = odds(views)
     for game, (view,), row in zip(games, views, found, strict=True):
         assert (row < -10).nonzero()[:, 0].tolist() == by_hand(view)
-        assert row[game.tagged] >= 0, "the record itself is never ruled out"
+        assert row[game.target] >= 0, "the record itself is never ruled out"
     assert (found < -10).any()
 
 
@@ -84,7 +86,7 @@ def test_a_share_to_the_last_digit_names_its_record() -> None:
     _, games, views = seen(sparse(), "compression:keep=0.1")
     found = odds(views)
     named = [int(row.argmax()) for row in found if row.max() > 0]
-    truth = [game.tagged for game, row in zip(games, found, strict=True) if row.max() > 0]
+    truth = [game.target for game, row in zip(games, found, strict=True) if row.max() > 0]
     assert len(named) > 4
     assert named == truth
 

@@ -69,16 +69,16 @@ def test_the_table_is_that_of_the_updates(
     task, training = task_of(mlp(bias), classes), LocalTraining(batch=2, record_clip=clip)
     at = weights_of(task)
     people = batch(P, 1, shared=shared, classes=classes)
-    line_up = batch(N, 2, classes=classes)
+    candidate_set = batch(N, 2, classes=classes)
     layers = linear_layers(task, at, people, training)
     assert layers == ("0", "2")
-    written = [contributions(task, [at], each, training) for each in (people, line_up)]
-    made = [factors(task, layers, at, each, training) for each in (people, line_up)]
+    written = [contributions(task, [at], value, training) for value in (people, candidate_set)]
+    made = [factors(task, layers, at, value, training) for value in (people, candidate_set)]
     mean = written[0].mean(1)
     assert torch.allclose(made[0].mean(), mean)
     anchors = torch.stack([at, mean], 1)
     known = torch.full((B,), float(task.layout.size), dtype=torch.float64)
-    rows, guesses = (each - mean[:, None] for each in written)
+    rows, guesses = (item - mean[:, None] for item in written)
     expected = tabulate(
         (lambda a, b: rows[:, a:b], P), (lambda a, b: guesses[:, a:b], N), anchors, known
     )

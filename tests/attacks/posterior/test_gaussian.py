@@ -32,11 +32,11 @@ PLACES = torch.stack([(torch.arange(83) % 3 > 0), (torch.arange(83) % 4 > 1)]).d
 
 def moments(view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and covariance of the public records' gradients, and the candidates' gradients."""
-    public, line_up = view.knowledge.public, view.knowledge.line_up
+    public, candidate_set = view.knowledge.public, view.knowledge.candidate_set
     assert public is not None
-    assert line_up is not None
+    assert candidate_set is not None
     gradients = record_gradients(view, public).numpy()
-    return gradients.mean(0), np.cov(gradients.T), record_gradients(view, line_up).numpy()
+    return gradients.mean(0), np.cov(gradients.T), record_gradients(view, candidate_set).numpy()
 
 
 def test_one_record_is_found_as_exactly_as_can_be() -> None:
@@ -100,7 +100,7 @@ def test_it_learns_however_the_update_was_made(how: dict[str, Any]) -> None:
     made = [
         small_view(seed, task=task, noise=Noise("gaussian", 3e-3), **how) for seed in range(units)
     ]
-    game = Game([view for view, _ in made], torch.tensor([tagged for _, tagged in made]))
+    game = Game([view for view, _ in made], torch.tensor([target for _, target in made]))
     solved = game.solved(GAUSSIAN)
     assert binomtest(solved, units, 1 / 7, alternative="greater").pvalue < 0.01, solved
     assert solved <= game.solved(EXACT)
@@ -147,27 +147,27 @@ def test_what_the_rung_needs_is_asked_for() -> None:
     few = small_records(3, Seeded(0))
     longer = small_records(9, Seeded(0))
     for changes, words in (
-        ({"line_up": None}, "needs a line-up"),
+        ({"line_up": None}, "needs a candidate set"),
         ({"public": None}, "a population or public records"),
         ({"public": few}, "cannot be fitted on 3 records"),
     ):
         knowledge = dataclasses.replace(view.knowledge, **changes)
         with pytest.raises(InvalidInput, match=words):
             GAUSSIAN([dataclasses.replace(view, knowledge=knowledge)], restarts=1, seed=0)
-    knowledge = dataclasses.replace(view.knowledge, line_up=longer)
-    with pytest.raises(InvalidInput, match="a line-up of one size"):
+    knowledge = dataclasses.replace(view.knowledge, candidate_set=longer)
+    with pytest.raises(InvalidInput, match="a candidate set of one size"):
         GAUSSIAN([view, dataclasses.replace(view, knowledge=knowledge)], restarts=1, seed=0)
 
 
 def test_no_pick_is_likelier_than_the_exact_one() -> None:
     """Unit by unit, and in the mean: who knows the rest believes the Gaussian's pick no more."""
     game = digit_game(40, 4e-3)
-    exact, pick = beliefs(EXACT, game.views).exp(), beliefs(GAUSSIAN, game.views).argmax(1)
-    believed = exact[torch.arange(40), pick]
+    exact, guess = beliefs(EXACT, game.views).exp(), beliefs(GAUSSIAN, game.views).argmax(1)
+    believed = exact[torch.arange(40), guess]
     assert bool((believed <= exact.amax(1)).all())
     assert float(believed.mean()) < float(exact.amax(1).mean()) - 0.1
     # what the exact posterior says of its own picks comes true
-    solved = int((exact.argmax(1) == game.tagged).sum())
+    solved = int((exact.argmax(1) == game.target).sum())
     assert binomtest(solved, 40, float(exact.amax(1).mean())).pvalue > 1e-3
 
 
@@ -185,7 +185,7 @@ def test_a_record_outside_the_line_up_is_solved_blindly(attack: Attack) -> None:
 def test_what_a_list_of_candidates_is_worth_on_digits(
     clients: int, variance: float, least: int, most: int
 ) -> None:
-    """Of 40 line-ups of 100, with 297 public digits: .92, .40 and, in sums of ten, .12 or more."""
+    """Of 40 games of 100 candidates, 297 public digits: .92, .40, in sums of ten .12 or more."""
     game = digit_game(40, variance, clients=clients)
     assert least <= game.solved(GAUSSIAN) <= most
 

@@ -52,19 +52,19 @@ def test_forms_are_those_of_the_whole_covariance() -> None:
     found = forms.of(mix, share, shifts)[:, :, 0]
     for unit in range(2):
         logs = []
-        for law in range(3):
-            covariance = (ROWS[unit].T * weights[unit, law]) @ ROWS[unit] + remainder[
+        for distribution in range(3):
+            covariance = (ROWS[unit].T * weights[unit, distribution]) @ ROWS[unit] + remainder[
                 unit
             ] * torch.eye(M, dtype=torch.float64)
             logs.append(float(torch.logdet(covariance)))
             for j in range(N):
                 left = (
                     mix[unit, 0, :, j] @ ANCHORS[unit, :2]
-                    - shifts[unit, law, 0, 0] * (ANCHORS[unit, 2])
+                    - shifts[unit, distribution, 0, 0] * (ANCHORS[unit, 2])
                 )
                 left = left - share[unit, 0, j] * GUESSES[unit, j]
                 form = left @ torch.linalg.solve(covariance, left)
-                assert float(found[unit, law, j]) == pytest.approx(float(form), rel=1e-8)
+                assert float(found[unit, distribution, j]) == pytest.approx(float(form), rel=1e-8)
         differences = forms.log_det[unit] - forms.log_det[unit, 0]
         assert differences.tolist() == pytest.approx([log - logs[0] for log in logs], abs=1e-8)
 

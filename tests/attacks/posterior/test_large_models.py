@@ -26,12 +26,12 @@ ATTACK: Attack = GaussianPosterior()
 
 
 def game(games: int, protection: str, scenario: Scenario | None = None, steps: int = 20) -> Game:
-    """Line-ups of sentences, updates of a transformer with 93,252 parameters; or of another's."""
+    """Sentences as candidates, updates of a transformer with 93,252 parameters; or another's."""
     arena, made = Arena.of(scenario or text(), rounds=1), parse_protection(protection)
     seen = Observer(arena, made, Adversary.SERVER, "candidates", 0, steps=steps, population=120)
     drawn = [arena.draw(number, 0) for number in range(games)]
-    tagged = torch.tensor([each.tagged for each in drawn])
-    return Game([views[0] for views in seen.views(drawn)], tagged)
+    target = torch.tensor([item.target for item in drawn])
+    return Game([views[0] for views in seen.views(drawn)], target)
 
 
 def test_reading_some_coordinates_tells_as_much_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_reading_some_coordinates_tells_as_much_as_all(monkeypatch: pytest.Monke
     monkeypatch.setattr(gaussian, "are_many", lambda _: False)
     full = beliefs(ATTACK, played.views)
     rows = torch.arange(4)
-    told, known = some[rows, played.tagged], full[rows, played.tagged]
+    told, known = some[rows, played.target], full[rows, played.target]
     assert bool((told > -3).any())
     assert float((told - known).mean()) > -0.8
 
@@ -49,14 +49,14 @@ def test_the_table_is_that_of_what_is_read() -> None:
     view = game(1, "none").views[0]
     knows = view.knowledge
     assert knows.population is not None
-    assert knows.line_up is not None
+    assert knows.candidate_set is not None
     read = Read.of(
         view.task,
         [view.weights[None]],
         view.observation.update[None],
         torch.ones_like(view.weights[None]),
         Batch(knows.population.inputs, knows.population.labels, True),
-        Batch(knows.line_up.inputs, knows.line_up.labels, True),
+        Batch(knows.candidate_set.inputs, knows.candidate_set.labels, True),
         view.local_training,
         seed=0,
     )

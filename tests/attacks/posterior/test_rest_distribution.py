@@ -87,20 +87,20 @@ def test_classes_are_summed_out(monkeypatch: pytest.MonkeyPatch, jitter: float |
     trust = (P / C) / (P / C + 3.0)
     means = [PEOPLE[c == LABELS].mean(0).numpy() for c in range(C)]
     own = [np.cov(PEOPLE[c == LABELS].numpy().T) for c in range(C)]
-    common = sum((P / C - 1) * each for each in own) / (P - C)
-    laws = []
+    common = sum((P / C - 1) * item for item in own) / (P - C)
+    distributions = []
     for counts in itertools.product(range(REST + 1), repeat=C):
         if sum(counts) == REST:
             prior = multinomial.logpmf(counts, REST, [1 / C] * C)
-            mean = sum(n * each for n, each in zip(counts, means, strict=True))
-            mixed = [trust * each + (1 - trust) * common for each in own]
-            covariance = sum(n * each for n, each in zip(counts, mixed, strict=True))
-            laws.append((prior, mean, SHARE**2 * covariance + NOISE * np.eye(M)))
-    assert len(laws) == math.comb(REST + C - 1, REST)
+            mean = sum(n * item for n, item in zip(counts, means, strict=True))
+            mixed = [trust * item + (1 - trust) * common for item in own]
+            covariance = sum(n * item for n, item in zip(counts, mixed, strict=True))
+            distributions.append((prior, mean, SHARE**2 * covariance + NOISE * np.eye(M)))
+    assert len(distributions) == math.comb(REST + C - 1, REST)
     expected = []
     for g in GUESSES.numpy():
         logs = []
-        for prior, mean, covariance in laws:
+        for prior, mean, covariance in distributions:
             sent = SHARE * (g + mean)
             wide = covariance + (jitter or 0) * np.outer(sent, sent)
             logs.append(prior + multivariate_normal.logpdf(OBSERVED, sent, wide))

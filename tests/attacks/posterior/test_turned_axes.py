@@ -15,10 +15,10 @@ def gradients(records: int, seed: int = 0) -> torch.Tensor:
     draw = torch.Generator().manual_seed(seed)
     inputs = torch.randn(records, 5, generator=draw) @ torch.randn(5, 100, generator=draw)
     rows = []
-    for each in inputs:
-        loss = nn.functional.cross_entropy(WIDE(each[None]), torch.tensor([0]))
-        slopes = torch.autograd.grad(loss, list(WIDE.parameters()))
-        rows.append(LAYOUT.flatten(dict(zip(LAYOUT.names, slopes, strict=True))))
+    for item in inputs:
+        loss = nn.functional.cross_entropy(WIDE(item[None]), torch.tensor([0]))
+        gradients = torch.autograd.grad(loss, list(WIDE.parameters()))
+        rows.append(LAYOUT.flatten(dict(zip(LAYOUT.names, gradients, strict=True))))
     return torch.stack(rows)
 
 
@@ -93,9 +93,9 @@ def test_axes_are_orthonormal_whatever_the_size(side: int, size: float) -> None:
 def test_long_sides_are_read_by_their_leading_axes() -> None:
     model = nn.Sequential(nn.Linear(200, 150), nn.ReLU(), nn.Linear(150, 160))
     layout, draw = Layout.of(model), torch.Generator().manual_seed(3)
-    slopes, inputs = (torch.randn(n, 4, generator=draw) for n in (150, 200))
+    gradients, inputs = (torch.randn(n, 4, generator=draw) for n in (150, 200))
     made = torch.randn(20, 4, generator=draw)
-    first = torch.einsum("no,ao,bo->nab", made, slopes, inputs).flatten(1)
+    first = torch.einsum("no,ao,bo->nab", made, gradients, inputs).flatten(1)
     rest = torch.zeros(20, layout.size - first.shape[1])
     rows = torch.cat([first, rest], 1)
     axes = Axes.of(layout, rows, torch.ones(layout.size))

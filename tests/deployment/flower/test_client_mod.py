@@ -59,14 +59,14 @@ def everything(direct: DirectGrid) -> bytes:
         for record in message.content.values():
             for name, value in record.items():
                 texts += [name.encode(), value.data if hasattr(value, "data") else repr(value)]
-    return b"\n".join(each.encode() if isinstance(each, str) else each for each in texts)
+    return b"\n".join(text.encode() if isinstance(text, str) else text for text in texts)
 
 
 def secret_numbers() -> list[bytes]:
     """Each client's own update and loss, in the encodings that would give them away."""
     found = []
     for node in NODES:
-        step = np.concatenate([each.ravel() for each in moves(node).values()])
+        step = np.concatenate([move.ravel() for move in moves(node).values()])
         for row in (step, -step):
             found += [row.astype(kind).tobytes()[16:48] for kind in ("<f4", "<f8")]
             found.append(np.rint(row * RECORDS[node] * 32767).astype("<i4").tobytes()[16:48])
@@ -82,7 +82,7 @@ def test_secure_aggregation_leaves_the_server_without_updates_keys_or_counts() -
             for record in context.state.config_records.values():
                 kept = [value for value in record.values() if isinstance(value, bytes)]
                 fields = [unpack(value[:-16]) for value in kept]  # without their checksum
-                secrets.extend(each[part] for each in fields for part in (3, 4, 5))  # keys, seed
+                secrets.extend(field[part] for field in fields for part in (3, 4, 5))  # keys, seed
         return reply
 
     direct = DirectGrid(toy_app(SHARING), on_reply=remember)
@@ -192,7 +192,7 @@ def test_a_node_holds_to_its_own_minimum_cohort_and_terms(
 def test_a_refusal_does_not_quote_data(monkeypatch: pytest.MonkeyPatch) -> None:
     direct = DirectGrid(toy_app(SHARING), node_config={"trilemma-threshold": "patient 4711"})
     train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
-    reasons = {str(each.error.reason) for each in direct.received if each.has_error()}
+    reasons = {str(item.error.reason) for item in direct.received if item.has_error()}
     assert reasons == {"InvalidInput: the log of the node says why"}
 
 
@@ -294,14 +294,16 @@ def test_an_update_made_by_local_update_leaves_without_counts_or_metrics(
     assert np.int32(31337).byteswap().tobytes() not in received
     (event,) = Ledger(tmp_path / f"ledger-{NODES[0]}").events("records")
     assert (event.rounds, event.level, event.q) == (2, "record", 0.2)
-    start_of = torch.cat([each.flatten() for each in network().state_dict().values()])
-    reached = torch.cat([each.flatten() for each in result.arrays.to_torch_state_dict().values()])
+    start_of = torch.cat([value.flatten() for value in network().state_dict().values()])
+    reached = torch.cat(
+        [value.flatten() for value in result.arrays.to_torch_state_dict().values()]
+    )
     if text == QUIET:  # 20 records at most, each C_r / S = .05, averaged over 4 clients, twice
         assert 0 < (reached - start_of).norm() <= 0.5 * 2 * 10 * 0.05 + 1e-4
 
 
 def by_hand(model: torch.nn.Module, records: Records, terms: Terms) -> dict[str, torch.Tensor]:
-    return {name: each + 0.1 for name, each in model.state_dict().items()}
+    return {name: value + 0.1 for name, value in model.state_dict().items()}
 
 
 def twice(model: torch.nn.Module, records: Records, terms: Terms) -> dict[str, torch.Tensor]:
@@ -312,7 +314,7 @@ def twice(model: torch.nn.Module, records: Records, terms: Terms) -> dict[str, t
 def with_momentum(
     model: torch.nn.Module, records: Records, terms: Terms
 ) -> dict[str, torch.Tensor]:
-    return {name: 1.01 * each for name, each in honestly(model, records, terms).items()}
+    return {name: 1.01 * value for name, value in honestly(model, records, terms).items()}
 
 
 def from_elsewhere(
@@ -353,7 +355,7 @@ def test_what_an_app_raises_stays_on_the_node(caplog: pytest.LogCaptureFixture) 
 
     direct = DirectGrid(app)
     train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=1)
-    assert not any(each.has_error() for each in direct.received)
+    assert not any(item.has_error() for item in direct.received)
     assert b"4711" not in everything(direct)
     assert "the app raised KeyError: 'patient 4711'" in caplog.text
     assert "the sum of all updates is zero; the nodes' logs say" in caplog.text

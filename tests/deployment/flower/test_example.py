@@ -122,7 +122,7 @@ def test_the_app_deploys_a_verdict_for_its_rounds(keys: Path, verdict: dict[str,
     assert event.level == "record"
     assert event.q == pytest.approx(64 / 500)
     again = federate(keys, **verdict)
-    left = {each["survivors"] for each in again.train_metrics_clientapp.values()}
+    left = {value["survivors"] for value in again.train_metrics_clientapp.values()}
     assert left == {0}, "another run has no rounds left"
 
 

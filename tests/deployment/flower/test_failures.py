@@ -51,8 +51,8 @@ def test_too_few_survivors_fail_the_round_and_the_next_one_works(
         result.arrays["weight"].numpy(), mean_of(NODES, "weight"), atol=1e-4
     )
     told = [
-        [each[name] for name in ("cohort", "survivors", "refusals")]
-        for each in result.train_metrics_clientapp.values()
+        [value[name] for name in ("cohort", "survivors", "refusals")]
+        for value in result.train_metrics_clientapp.values()
     ]
     assert told == [[4, 0, 0], [4, 4, 0]], "who is lost does not refuse"
     assert math.isnan(cast(float, result.train_metrics_clientapp[1]["train_loss"]))
@@ -128,7 +128,7 @@ def test_a_server_that_shows_one_node_something_else_gets_no_sum_from_pinned_nod
 
     direct = with_pins(DirectGrid(toy_app(SHARING), on_message=lie), tmp_path)
     result = train_only().start(ProtectedGrid(direct, SHARING), initial(), num_rounds=2)
-    summed = [each["survivors"] for each in result.train_metrics_clientapp.values()]
+    summed = [value["survivors"] for value in result.train_metrics_clientapp.values()]
     assert summed == [0, 4], "the second round is honest again"
     assert f"node {NODES[0]} refuses: 1 clients signed" in failures(caplog)
     assert "shown others different lists, or another model" in failures(caplog)

@@ -66,11 +66,11 @@ def test_each_aggregation_equals_plain_fedavg(name: str, key: PrivateKey, key_fi
     direct = DirectGrid(toy_app(terms), node_config={"trilemma-key": str(key_file)})
     grid = ProtectedGrid(direct, terms, public_key=key.public)
     result = fedavg().start(grid, initial(), num_rounds=1)
-    for each in ("weight", "bias"):
-        made, expected = result.arrays[each].numpy(), plain.arrays[each].numpy()
+    for text in ("weight", "bias"):
+        made, expected = result.arrays[text].numpy(), plain.arrays[text].numpy()
         assert made.dtype == expected.dtype
         np.testing.assert_allclose(made, expected, atol=3e-5)
-        np.testing.assert_allclose(expected, mean_of(NODES, each), atol=1e-6)
+        np.testing.assert_allclose(expected, mean_of(NODES, text), atol=1e-6)
     assert result.arrays["batches"].numpy() == MODEL["batches"]
     loss = sum(RECORDS[node] * LOSSES[node] for node in NODES) / sum(RECORDS.values())
     assert result.train_metrics_clientapp[1]["train_loss"] == pytest.approx(loss, abs=1e-6)
@@ -105,8 +105,8 @@ def test_a_fedsgd_verdict_protects_the_gradient_that_was_measured(
     spread = lr * math.sqrt(variance) * np.linalg.norm(shares)
     off = np.concatenate(
         [
-            (result.arrays[each].numpy() - mean_of(NODES, each)).ravel()
-            for each in ("weight", "bias")
+            (result.arrays[text].numpy() - mean_of(NODES, text)).ravel()
+            for text in ("weight", "bias")
         ]
     )
     assert 1e-9 < chi2.cdf((off**2).sum() / spread**2, len(off)) < 1 - 1e-9
@@ -225,9 +225,9 @@ def test_fedadam_runs_unchanged() -> None:
     terms = Terms.of(Protection((), SecretSharing(max_weight=100)))
     grid = ProtectedGrid(DirectGrid(toy_app(terms)), terms)
     result = adam().start(grid, initial(), num_rounds=2)
-    for each in ("weight", "bias"):  # Adam divides by small numbers, which magnifies rounding
+    for text in ("weight", "bias"):  # Adam divides by small numbers, which magnifies rounding
         np.testing.assert_allclose(
-            result.arrays[each].numpy(), plain.arrays[each].numpy(), atol=2e-3
+            result.arrays[text].numpy(), plain.arrays[text].numpy(), atol=2e-3
         )
 
 
@@ -398,7 +398,7 @@ def test_a_bad_reply_fails_its_round_by_name_and_no_other(
     grid = ProtectedGrid(direct, terms, public_key=key.public)
     with caplog.at_level(logging.INFO):
         result = train_only().start(grid, initial(), num_rounds=3)
-    summed = [each["survivors"] for each in result.train_metrics_clientapp.values()]
+    summed = [value["survivors"] for value in result.train_metrics_clientapp.values()]
     assert summed == [4, 0, 4], "the round in between failed cleanly"
     text = failures(caplog)
     assert any(name in text for name in ("ProtocolViolation:", "InvalidInput:", "ForeignCip"))

@@ -32,7 +32,7 @@ def network() -> nn.Module:
 
 def arrays(weights: torch.Tensor, task: Task) -> ArrayRecord:
     named = task.layout.unflatten(weights)
-    return ArrayRecord({name: Array(each.detach().numpy()) for name, each in named.items()})
+    return ArrayRecord({name: Array(value.detach().numpy()) for name, value in named.items()})
 
 
 def started(crafted: bool, policy: str | None, folder: Path) -> tuple[DirectGrid, int]:
@@ -50,7 +50,7 @@ def started(crafted: bool, policy: str | None, folder: Path) -> tuple[DirectGrid
     def train(message: Message, context: Context) -> Message:
         ran.append(context.node_id)
         sent = message.content.array_records["arrays"]
-        after = {name: Array(each.numpy() * np.float32(0.999)) for name, each in sent.items()}
+        after = {name: Array(value.numpy() * np.float32(0.999)) for name, value in sent.items()}
         metrics = MetricRecord({"num-examples": 1})
         return Message(
             RecordDict({"arrays": ArrayRecord(after), "metrics": metrics}), reply_to=message
@@ -64,7 +64,7 @@ def started(crafted: bool, policy: str | None, folder: Path) -> tuple[DirectGrid
 
 
 def errors(direct: DirectGrid) -> set[str]:
-    return {str(each.error.reason) for each in direct.received if each.has_error()}
+    return {str(item.error.reason) for item in direct.received if item.has_error()}
 
 
 def test_an_honest_model_is_trained_on_and_remembered_from_round_to_round(tmp_path: Path) -> None:

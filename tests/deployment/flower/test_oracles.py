@@ -100,7 +100,7 @@ def transcript(direct: DirectGrid) -> list[tuple[int, int, str, tuple[int, ...]]
         sizes: tuple[int, ...] = ()
         if not reply.has_error():
             arrays = reply.content.array_records.values()
-            sizes = tuple(len(each.data) for record in arrays for each in record.values())
+            sizes = tuple(len(value.data) for record in arrays for value in record.values())
         told.append((reply.metadata.src_node_id, code, words, sizes))
     return told
 

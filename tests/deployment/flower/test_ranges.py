@@ -70,8 +70,8 @@ def federate(
     start = ArrayRecord({name: Array(values) for name, values in START.items()})
     protected = ProtectedGrid(grid, terms, public_key=key.public)
     result = fedavg().start(protected, start, num_rounds=1)
-    told = [float(str(each["survivors"])) for each in result.train_metrics_clientapp.values()]
-    return {name: each.numpy() for name, each in result.arrays.items()}, seen, told
+    told = [float(str(value["survivors"])) for value in result.train_metrics_clientapp.values()]
+    return {name: array.numpy() for name, array in result.arrays.items()}, seen, told
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_too_many_beyond_the_range_fail_the_round_and_the_model_stays(
     made, seen, _ = federate(transport, tmp_path, {NODES[1]: 50})
     for name, values in START.items():
         np.testing.assert_array_equal(made[name], values)
-        assert all(np.array_equal(each[name], values) for each in seen)
+        assert all(np.array_equal(item[name], values) for item in seen)
     share = 100 * SHARE[NODES[1]] * 50 / 1506
     assert f"{share:.3g} % of the coordinates lay beyond clip_range=1" in caplog.text
     assert "the model stays as it was" in caplog.text

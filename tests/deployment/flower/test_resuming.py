@@ -126,7 +126,7 @@ def test_a_resumed_run_whose_rounds_all_fail_ends_with_the_model_it_began_with(
         return None if message.metadata.dst_node_id in NODES[:2] else message
 
     failed, _ = run(path, 4, name=name, stop=lose)
-    told = [each["survivors"] for each in failed.train_metrics_clientapp.values()]
+    told = [value["survivors"] for value in failed.train_metrics_clientapp.values()]
     assert told == [0, 0]
     for key in MODEL:
         np.testing.assert_array_equal(failed.arrays[key].numpy(), good.arrays[key].numpy())
@@ -141,7 +141,7 @@ def test_a_strategy_that_served_another_grid_writes_into_its_own_file(tmp_path: 
         grid = ProtectedGrid(DirectGrid(toy_app(SHARING)), SHARING, checkpoint=tmp_path / name)
         strategy.start(grid, initial(), num_rounds=rounds)
     kept = [load_checkpoint(tmp_path / name) for name in ("one", "two")]
-    assert [each and each.rounds for each in kept] == [1, 2]
+    assert [item and item.rounds for item in kept] == [1, 2]
     assert kept[0] is not None
     assert kept[1] is not None
     assert not np.array_equal(kept[0].model["bias"], kept[1].model["bias"])
@@ -224,7 +224,7 @@ def test_a_disk_that_fails_stops_rounds_and_not_the_run(
 ) -> None:
     result, direct = run(tmp_path / "none" / "state.npz", 2)
     assert caplog.text.count("cannot be written (No such file or directory)") == 2
-    assert all("config" not in each.content for batch in direct.sent for each in batch)
+    assert all("config" not in item.content for batch in direct.sent for item in batch)
     np.testing.assert_array_equal(result.arrays["bias"].numpy(), MODEL["bias"])
 
 
@@ -276,7 +276,7 @@ def test_identities_and_ledgers_of_nodes_survive_with_it(tmp_path: Path) -> None
         (event,) = Ledger(tmp_path / f"ledger-{node}").events("records")
         assert event.rounds == 2
     result, _ = run(path, 4, terms=terms, dressed=dressed)
-    told = [each["survivors"] for each in result.train_metrics_clientapp.values()]
+    told = [value["survivors"] for value in result.train_metrics_clientapp.values()]
     assert told == [4], "of three rounds that the budget has, two were begun before"
     for node in NODES:
         (event,) = Ledger(tmp_path / f"ledger-{node}").events("records")

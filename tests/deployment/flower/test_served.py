@@ -189,10 +189,10 @@ def test_what_a_client_sends_is_clipped_where_the_noise_is() -> None:
             *(grads[0] - torch.outer(grads[1], mean), grads[1]),
             *(grads[2] - torch.outer(grads[3], deep.expand(5)), grads[3]),
         ]
-        row = torch.cat([each.flatten() for each in parts])
+        row = torch.cat([part.flatten() for part in parts])
         rows.append(row * min(1.0, 0.2 / float(row.norm())))
     expected = torch.stack(rows).mean(0)
-    before = {name: each.clone() for name, each in model.state_dict().items()}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     update = local_update(model, cross_entropy, own, terms)
     assert torch.allclose(update, expected, atol=1e-6)
     layout = scenario.task.layout

@@ -204,14 +204,14 @@ class World:
                 optimizer.step()
             if self.habit != "hides" or value < 2:
                 metrics |= {"train_loss": value, "eval_loss": value}
-        return Reply({name: each.detach() for name, each in named.items()}, metrics)
+        return Reply({name: item.detach() for name, item in named.items()}, metrics)
 
     def ask(self, number: int, kind: Kind, stages: list[Stage], weights: torch.Tensor) -> Any:
         """The node's reply, or its error as text; the target's goes into the transcript."""
         try:
             made: Any = answer(self.node(number), kind, stages, self.call(number, weights))
             told: Any = [
-                (each.kind, each.number, each.cohort, each.size, _lengths(each)) for each in made
+                (item.kind, item.number, item.cohort, item.size, _lengths(item)) for item in made
             ]
         except TrilemmaError as error:
             made, told = None, f"{type(error).__name__}: {error}"

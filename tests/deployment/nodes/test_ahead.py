@@ -45,18 +45,18 @@ class Ahead:
         self, stages: Mapping[int, list[Stage]], asks: bool
     ) -> dict[int, list[Stage] | str]:
         self.exchanges += 1
-        return {node: self.ask(node, *each) for node, each in stages.items()}
+        return {node: self.ask(node, *stage) for node, stage in stages.items()}
 
     def ask(self, node: int, *stages: Stage) -> list[Stage] | str:
         """A node's answers, or why it refuses."""
-        shown = [self._hidden(each) if node in self.few else each for each in stages]
+        shown = [self._hidden(stage) if node in self.few else stage for stage in stages]
         try:
             replies = self.federation.answers(node, shown)
         except TrilemmaError as error:
             return str(error)
-        for each in replies:
-            self.stages[each.number] = each
-            self.heard.setdefault((each.session, node), []).append(each.blobs["update"])
+        for reply in replies:
+            self.stages[reply.number] = reply
+            self.heard.setdefault((reply.session, node), []).append(reply.blobs["update"])
         return replies
 
     def _hidden(self, stage: Stage) -> Stage:
@@ -100,7 +100,7 @@ def test_a_stale_advertisement_is_taken_in_no_other_session(ahead: Ahead) -> Non
     table = pack(ahead.last(2) | {3: old[HEADER_BYTES:]})
     refused = ahead.tell(2, "KEY", dict.fromkeys((0, 1, 2), table))
     assert set(refused) == {0, 1, 2}
-    assert all("client 3 are not signed by a pinned peer" in each for each in refused.values())
+    assert all("client 3 are not signed by a pinned peer" in value for value in refused.values())
     session = anew.stage.session
     replies = {seat: ahead.heard[session, node][0] for seat, node in enumerate(NODES)}
     with pytest.raises(ProtocolViolation, match="client 3 belongs to another round"):
@@ -111,14 +111,14 @@ def test_an_advertisement_that_half_of_the_nodes_see_opens_nothing(ahead: Ahead)
     ahead.few = NODES[:2]
     assert ahead.play().survivors == 4
     boxes = {seat: unpack(body) for seat, body in ahead.last(3).items()}
-    assert {seat: set(each) for seat, each in boxes.items()} == {
+    assert {seat: set(box) for seat, box in boxes.items()} == {
         0: {1, 2},
         1: {0, 2},
         2: {0, 1, 3},
         3: {0, 1, 2},
     }
     told = {
-        seat: pack({peer: each[seat] for peer, each in boxes.items() if seat in each})
+        seat: pack({peer: box[seat] for peer, box in boxes.items() if seat in box})
         for seat in range(4)
     }
     told |= {seat: pack({p: boxes[p][seat] for p in (0, 1, 2) if p != seat}) for seat in (0, 1)}
@@ -128,7 +128,7 @@ def test_an_advertisement_that_half_of_the_nodes_see_opens_nothing(ahead: Ahead)
     signatures = pack({s: body[:SIGNATURE_BYTES] for s, body in ahead.last(3).items() if s < 3})
     refused = ahead.tell(3, "ALL", dict.fromkeys(range(3), signatures))
     assert set(refused) == {0, 1, 2}
-    assert all("clients signed the lists that client" in each for each in refused.values())
+    assert all("clients signed the lists that client" in value for value in refused.values())
 
 
 def test_keys_that_were_made_for_a_round_serve_no_other(ahead: Ahead) -> None:
@@ -148,7 +148,7 @@ def test_keys_that_were_made_for_a_round_serve_no_other(ahead: Ahead) -> None:
         assert not isinstance(ahead.ask(node, replace(prepared, number=4, blobs=EMPTY)), str)
     assert not set(keys.values()) & set(ahead.last(4).values())
     own = ahead.last(4)[0]
-    stale = {seat: each[HEADER_BYTES:] for seat, each in keys.items()} | {0: own}
+    stale = {seat: key[HEADER_BYTES:] for seat, key in keys.items()} | {0: own}
     (refusal,) = ahead.tell(4, "KEY", {0: pack(stale)}).values()
     assert "not signed by a pinned peer" in refusal
 

@@ -44,7 +44,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     found = load_checkpoint(path)
     assert found is not None
     same(found, STATE)
-    assert [each.name for each in tmp_path.iterdir()] == ["state.npz"]
+    assert [item.name for item in tmp_path.iterdir()] == ["state.npz"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

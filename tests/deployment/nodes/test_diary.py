@@ -85,7 +85,9 @@ def test_a_message_is_written_once_before_its_reply(
     monkeypatch.setattr(KeptFile, "add", lambda file, data: written.append(add(file, data)))
     messages = {node: (round.message(node), later.message(node)) for node in NODES}
     for node in NODES[1:]:
-        assert len(federation.answers(node, [each for each in messages[node] if each])) == 2
+        assert (
+            len(federation.answers(node, [message for message in messages[node] if message])) == 2
+        )
     assert len(written) == 3
 
     def full(file: KeptFile, data: object) -> None:
@@ -93,10 +95,10 @@ def test_a_message_is_written_once_before_its_reply(
 
     monkeypatch.setattr(KeptFile, "add", full)
     with pytest.raises(InvalidInput, match=r"diary .* cannot be read or written \(No space"):
-        federation.answers(3, [each for each in messages[3] if each])
+        federation.answers(3, [message for message in messages[3] if message])
     monkeypatch.setattr(KeptFile, "add", add)
     with pytest.raises(ProtocolViolation, match="knows nothing of that session"):
-        federation.answers(3, [each for each in messages[3] if each])
+        federation.answers(3, [message for message in messages[3] if message])
 
 
 def test_a_damaged_diary_lets_nothing_leave(diary: Diary) -> None:
@@ -233,7 +235,7 @@ def test_no_seed_and_no_key_reaches_the_disk(tmp_path: Path) -> None:
     for node in NODES:
         path = Path(config[node]["trilemma-identity"] + ".rounds")
         text = path.read_bytes()
-        assert not any(each.hex().encode() in text or each in text for each in secrets)
+        assert not any(secret.hex().encode() in text or secret in text for secret in secrets)
         (entry,) = json.loads(text.split(b"\n}\n")[-2] + b"}")["data"].values()
         assert entry["answered"] == 1
         assert entry["shares"] == {"update": {str(seat): "seed" for seat in range(4)}}

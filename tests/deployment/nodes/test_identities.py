@@ -43,8 +43,10 @@ def test_swapped_keys_are_refused_where_identities_are_pinned(pinned: Config) ->
     federation = Federation(SHARING, pinned, on_stage=swap_keys)
     with pytest.raises(TooFewClients):
         federation.round(1)
-    assert sum("are not signed by a pinned peer" in each for each in federation.refusals) == 3
-    assert not [each for each in federation.sent if each.blobs["update"][4:7] == b"MSK"]
+    assert (
+        sum("are not signed by a pinned peer" in refusal for refusal in federation.refusals) == 3
+    )
+    assert not [item for item in federation.sent if item.blobs["update"][4:7] == b"MSK"]
 
 
 def test_an_honest_server_passes_pinned_identities(pinned: Config) -> None:
@@ -61,8 +63,8 @@ def test_without_pins_swapped_keys_pass_unnoticed() -> None:
     federation = Federation(SHARING, {node: {} for node in NODES}, on_stage=swap_keys)
     with pytest.raises(TooFewClients):
         federation.round(1)
-    assert not [each for each in federation.refusals if "pinned" in each]
-    kinds = [each.blobs["update"][4:7] for each in federation.sent]
+    assert not [refusal for refusal in federation.refusals if "pinned" in refusal]
+    kinds = [item.blobs["update"][4:7] for item in federation.sent]
     assert kinds.count(b"SHR") >= 3
 
 
@@ -141,8 +143,10 @@ def test_a_large_cohort_of_nodes_draws_a_graph(tmp_path: Path) -> None:
     assert not federation.refusals
     expected = torch.stack([update_of(node) for node in nodes]).mean(0)
     torch.testing.assert_close(made.released["update"].mean.float(), expected, atol=1e-4, rtol=0)
-    sharers = [each for each in federation.sent if each.blobs["update"][4:7] == b"SHR"]
-    assert {len(unpack(each.blobs["update"][HEADER_BYTES:])) for each in sharers} < set(range(28))
+    sharers = [item for item in federation.sent if item.blobs["update"][4:7] == b"SHR"]
+    assert {len(unpack(sharer.blobs["update"][HEADER_BYTES:])) for sharer in sharers} < set(
+        range(28)
+    )
 
     def moved(node: int, stage: Stage) -> Stage:
         blob = stage.blobs["update"]
@@ -154,5 +158,5 @@ def test_a_large_cohort_of_nodes_draws_a_graph(tmp_path: Path) -> None:
     lying = Federation(terms, config, on_stage=moved)
     with pytest.raises(TooFewClients):
         lying.round(2)
-    assert {"not signed by a pinned peer" in each for each in lying.refusals} == {True}
-    assert not [each for each in lying.sent if each.blobs["update"][4:7] == b"MSK"]
+    assert {"not signed by a pinned peer" in refusal for refusal in lying.refusals} == {True}
+    assert not [item for item in lying.sent if item.blobs["update"][4:7] == b"MSK"]

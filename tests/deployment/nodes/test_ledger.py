@@ -67,7 +67,7 @@ def test_equal_rounds_are_counted_in_one_line(ledger: Ledger) -> None:
 
 def test_spending_stops_where_the_terms_refuse_and_writes_nothing_then(ledger: Ledger) -> None:
     def refusal(events: Sequence[Event]) -> str | None:
-        return "three are enough." if sum(each.rounds for each in events) > 3 else None
+        return "three are enough." if sum(event.rounds for event in events) > 3 else None
 
     for _ in range(3):
         ledger.check("a", Event(1.0), refusal)
@@ -85,7 +85,7 @@ def test_only_its_owner_can_read_it(ledger: Ledger) -> None:
         ledger.record("a", Event(1.0))
     finally:
         os.umask(old)
-    assert {each.stat().st_mode & 0o777 for each in ledger.path.parent.iterdir()} == {0o600}
+    assert {item.stat().st_mode & 0o777 for item in ledger.path.parent.iterdir()} == {0o600}
     ledger.path.chmod(0o640)
     with pytest.raises(InvalidInput, match="is open to other users; run chmod 600"):
         ledger.events("a")
@@ -166,8 +166,8 @@ def spend_many(path: Path, times: int) -> None:
 def test_processes_that_share_it_lose_no_round(ledger: Ledger) -> None:
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=spend_many, args=(ledger.path, 20)) for _ in range(3)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     assert ledger.events("a") == (Event(1.0, 60),)

@@ -21,7 +21,7 @@ VALUES = st.lists(st.floats(-100, 100), min_size=1, max_size=4)
 def test_a_mean_of_metrics_comes_back_to_1e_7_of_the_range(
     values: list[float], transport: Transport
 ) -> None:
-    rows = [encode_metrics({"loss": each}, ("loss",), 100.0, transport) for each in values]
+    rows = [encode_metrics({"loss": value}, ("loss",), 100.0, transport) for value in values]
     for row in rows:
         assert row.shape == (2,)
         assert float(row.abs().max()) <= getattr(transport, "clip_range", 1.0)

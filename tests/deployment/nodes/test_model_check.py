@@ -84,14 +84,16 @@ def test_a_model_that_jumps_is_seen_by_who_saw_it_before() -> None:
     for _ in range(3):
         seen = look(model, cross_entropy, probes(), seen).seen
         with torch.no_grad():
-            for each in model.parameters():
-                each.add_(0.001)
+            for parameter in model.parameters():
+                parameter.add_(0.001)
     assert not look(model, cross_entropy, probes(), seen).alarms
     with torch.no_grad():
-        for each in model.parameters():
-            each.add_(torch.randn(each.shape, generator=torch.Generator().manual_seed(1)))
+        for parameter in model.parameters():
+            parameter.add_(
+                torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            )
     said = look(model, cross_entropy, probes(), seen).alarms
-    assert any("moved" in each for each in said)
+    assert any("moved" in item for item in said)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e38])
@@ -109,8 +111,8 @@ def test_a_look_leaves_the_model_and_its_gradients_as_they_are() -> None:
     model = network()
     before = copy.deepcopy(model.state_dict())
     look(model, cross_entropy, probes())
-    assert all(torch.equal(before[name], each) for name, each in model.state_dict().items())
-    assert all(each.grad is None for each in model.parameters())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_convolutions_tokens_and_regressions_are_looked_at() -> None:
@@ -129,7 +131,7 @@ def test_convolutions_tokens_and_regressions_are_looked_at() -> None:
 
 
 def arrays(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: each.detach().clone() for name, each in model.state_dict().items()}
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 def test_a_node_warns_or_refuses_with_one_sentence_for_all_findings() -> None:
@@ -153,7 +155,7 @@ def test_a_node_remembers_the_last_model_over_messages() -> None:
     model = network()
     for _ in range(3):
         check.require(arrays(model), memory)
-        assert all(isinstance(each, bytes) for each in memory.values())
+        assert all(isinstance(value, bytes) for value in memory.values())
         with torch.no_grad():
             model.get_parameter("0.bias").add_(0.01)
     assert check.require(arrays(model), memory).measures["step"] == pytest.approx(1.0, rel=1e-4)

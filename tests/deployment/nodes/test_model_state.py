@@ -15,8 +15,10 @@ SHARING = Terms.of("secret-sharing:clip_range=0.5", state_range=30.0)
 
 def layout(model: torch.nn.Module) -> Layout:
     """Of all floating-point arrays, as a server sends them."""
-    floats = {name: each for name, each in model.state_dict().items() if each.is_floating_point()}
-    return Layout(tuple(floats), tuple(tuple(each.shape) for each in floats.values()))
+    floats = {
+        name: value for name, value in model.state_dict().items() if value.is_floating_point()
+    }
+    return Layout(tuple(floats), tuple(tuple(item.shape) for item in floats.values()))
 
 
 @pytest.mark.parametrize("norm", [torch.nn.BatchNorm2d(3), torch.nn.BatchNorm1d(3)])
@@ -24,9 +26,9 @@ def test_buffers_have_units_of_their_own(norm: torch.nn.Module) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), norm)
     found, own = units(layout(model), SHARING), layout(model)
     assert isinstance(found, torch.Tensor)
-    for name, each in own.unflatten(found).items():
+    for name, value in own.unflatten(found).items():
         expected = 60.0 if name in ("1.running_mean", "1.running_var") else 1.0
-        assert torch.equal(each, torch.full_like(each, expected)), name
+        assert torch.equal(value, torch.full_like(value, expected)), name
 
 
 def test_weights_alone_and_grids_without_a_range_have_one_unit() -> None:

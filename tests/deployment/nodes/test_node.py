@@ -197,8 +197,8 @@ def test_a_damaged_ledger_lets_nothing_leave(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["trilemma-ledger", "trilemma-data"])
 def test_limited_terms_need_a_ledger_and_a_name(missing: str, tmp_path: Path) -> None:
     config = configured(tmp_path)
-    for each in config.values():
-        del each[missing]
+    for value in config.values():
+        del value[missing]
     federation = Federation(NOISE, config)
     with pytest.raises(TooFewClients):
         federation.round(1)
@@ -307,7 +307,7 @@ def test_a_forged_stage_is_refused(change: dict[str, Any], sentence: str) -> Non
     )
     with pytest.raises((TooFewClients, ProtocolViolation)):
         federation.round(1)
-    assert any(sentence in each for each in federation.refusals) or pytest.fail(
+    assert any(sentence in refusal for refusal in federation.refusals) or pytest.fail(
         f"{federation.refusals} do not say: {sentence}"
     )
 

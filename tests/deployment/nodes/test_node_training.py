@@ -87,7 +87,7 @@ def test_any_training_of_the_terms_can_be_run() -> None:
         sampling_rate=0.4,
     )
     model = network()
-    start = [each.detach().clone() for each in model.parameters()]
+    start = [parameter.detach().clone() for parameter in model.parameters()]
     update = local_update(model, cross_entropy, records(), terms_of(fixed))
     moved = torch.cat(
         [(a - b).detach().flatten() for a, b in zip(start, model.parameters(), strict=True)]
@@ -105,7 +105,7 @@ def test_draws_come_from_the_system_and_are_uniform() -> None:
     chosen = np.array([draws.choice(10, 4, replace=False) for _ in range(3000)])
     assert all(len(set(row)) == 4 for row in chosen.tolist())
     counts = np.bincount(chosen.ravel(), minlength=10)
-    assert min(binomtest(int(each), 3000, 0.4).pvalue for each in counts) > 1e-6
+    assert min(binomtest(int(count), 3000, 0.4).pvalue for count in counts) > 1e-6
 
 
 # Records on which the model fails
@@ -193,7 +193,7 @@ def test_terms_that_do_not_say_how_to_train_are_refused() -> None:
 
 
 def state(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: each.clone() for name, each in model.state_dict().items()}
+    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def test_what_was_made_is_what_may_leave() -> None:

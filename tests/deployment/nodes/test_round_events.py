@@ -25,13 +25,13 @@ def accountant(*events: Event) -> PLDAccountant:
     made = PLDAccountant(
         dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=5e-4
     )
-    for each in events:
-        gaussian = dp_accounting.GaussianDpEvent(each.noise_multiplier)
-        made.compose(dp_accounting.PoissonSampledDpEvent(each.q, gaussian), each.rounds)
+    for event in events:
+        gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
+        made.compose(dp_accounting.PoissonSampledDpEvent(event.q, gaussian), event.rounds)
     return made
 
 
-def picked(made: PLDAccountant, candidates: int) -> float:
+def guessed(made: PLDAccountant, candidates: int) -> float:
     epsilons = np.linspace(-2, 6, 100)
     deltas = made.get_delta(epsilons.tolist())
     return float((np.exp(epsilons) / candidates + deltas).min())
@@ -54,7 +54,7 @@ def test_mixed_events_add_up_as_the_accountant_has_it() -> None:
     events = [SAMPLED, WHOLE, OTHER]
     expected = oracle.get_epsilon(DELTA)
     assert expected <= epsilon_of(events, DELTA) + 1e-6 < expected + 2e-3
-    success = picked(oracle, 100)
+    success = guessed(oracle, 100)
     leaked = leakage_of(events, 100)
     assert leaked == pytest.approx(bernoulli_leakage(success, 1 / 100), abs=1e-3)
     assert leakage_of(events) > leaked

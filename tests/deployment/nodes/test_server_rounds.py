@@ -79,10 +79,10 @@ def carried(federation: Federation, lost: tuple[int, ...] = ()) -> Deliver:
 
     def deliver(stages: Mapping[int, list[Stage]], asks: bool) -> dict[int, list[Stage] | str]:
         answers: dict[int, list[Stage] | str] = {}
-        for node, each in stages.items():
+        for node, stage in stages.items():
             if node not in lost:
                 try:
-                    answers[node] = federation.answers(node, each)
+                    answers[node] = federation.answers(node, stage)
                 except TrilemmaError as error:
                     answers[node] = str(error)
         return answers

@@ -20,10 +20,10 @@ def test_both_sides_build_the_same_round_and_keys_are_bound_to_all_of_it() -> No
         {"number": 4},
         {"cohort": (5, 9, 11)},
     ]
-    digests = {replace(STAGE, **each).round("update", 2).digest() for each in changes}
+    digests = {replace(STAGE, **change).round("update", 2).digest() for change in changes}
     digests |= {STAGE.round("update", 2).digest(), STAGE.round("metrics", 2).digest()}
     assert len(digests) == len(changes) + 2
-    seeds = {replace(STAGE, **each).round("update", 2).mask_seed for each in changes}
+    seeds = {replace(STAGE, **change).round("update", 2).mask_seed for change in changes}
     assert len(seeds) == len(changes)
 
 

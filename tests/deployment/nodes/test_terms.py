@@ -63,7 +63,7 @@ def test_a_client_hides_behind_its_own_noise_or_behind_that_of_a_hidden_sum() ->
     alone = Terms.of(noise, weighting="equal", threshold=5)
     hidden = Terms.of(f"{noise}+{SHARING}", weighting="equal", threshold=5)
     weighted = Terms.of(hidden, weighting="records")
-    assert [each.event(5) for each in (alone, weighted, hidden)] == [
+    assert [value.event(5) for value in (alone, weighted, hidden)] == [
         Event(0.5),
         Event(0.5),
         Event(1.0),

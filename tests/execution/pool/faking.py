@@ -64,7 +64,7 @@ class FakeRay:
         return ref.run()
 
     def wait(self, refs: list[_Ref]) -> tuple[list[_Ref], list[_Ref]]:
-        ready = [each for each in refs if each.ready]
+        ready = [ref for ref in refs if ref.ready]
         return ready[:1], []
 
     def kill(self, actor: Any) -> None:
@@ -77,7 +77,7 @@ class FakeRay:
     def _actor(self, made: type, name: str, *given: Any) -> Any:
         self.places -= 1
         ready = self.places >= 0
-        own = made(*(each.run() if isinstance(each, _Ref) else each for each in given))
+        own = made(*(item.run() if isinstance(item, _Ref) else item for item in given))
         return SimpleNamespace(
             do=_Named(self, partial(self._call, own.do, ready)),
             versions=_Named(self, partial(self._call, own.versions, ready)),

@@ -9,19 +9,19 @@ from tests.cli.running import here
 from tests.execution.pool.test_process_pool import Number, make_square
 
 from trilemma.errors import InvalidInput
-from trilemma.execution.pool import Crew, executor
+from trilemma.execution.pool import WorkerPool, executor
 from trilemma.execution.pool.ray_pool import Cluster
 
 
 def test_an_address_means_a_cluster() -> None:
-    assert isinstance(executor(make_square, workers=2), Crew)
+    assert isinstance(executor(make_square, workers=2), WorkerPool)
     assert isinstance(executor(make_square, workers=2, ray="auto", device="cuda"), Cluster)
 
 
 def test_what_is_chosen_works() -> None:
-    with executor(make_square, workers=1) as crew:
-        crew.submit(Number(5))
-        assert crew.next() == (Number(5), b"25")
+    with executor(make_square, workers=1) as pool:
+        pool.submit(Number(5))
+        assert pool.next() == (Number(5), b"25")
 
 
 SMALL = ("--scenario", "tests.cli.own_scenario:small")

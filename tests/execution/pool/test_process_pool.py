@@ -17,7 +17,7 @@ import pytest
 
 from trilemma.errors import InvalidInput, TrilemmaError
 from trilemma.execution.journal import Run
-from trilemma.execution.pool import Crew, WorkerDied
+from trilemma.execution.pool import WorkerDied, WorkerPool
 from trilemma.execution.scheduler import Procedure, Scheduler
 
 
@@ -102,15 +102,15 @@ def make_seen() -> Callable[[Number], bytes]:
 
 
 def done(make: Make, numbers: Sequence[int], workers: int) -> list[tuple[int, bytes]]:
-    with Crew[Number](make, workers=workers) as crew:
+    with WorkerPool[Number](make, workers=workers) as pool:
         for number in numbers:
-            crew.submit(Number(number))
-        found = [crew.next() for _ in numbers]
+            pool.submit(Number(number))
+        found = [pool.next() for _ in numbers]
     return sorted((task.number, payload) for task, payload in found)
 
 
 def working() -> list[int]:
-    return [each.pid for each in multiprocessing.active_children() if each.pid is not None]
+    return [item.pid for item in multiprocessing.active_children() if item.pid is not None]
 
 
 def _parent(task: Number) -> bytes:
@@ -128,15 +128,15 @@ def test_every_task_once_whatever_the_workers(workers: int) -> None:
 
 
 def test_what_takes_too_long_is_dropped_for_a_fresh_process() -> None:
-    with Crew[Number](make_stuck, workers=2) as crew:
-        crew.submit(Number(1))
+    with WorkerPool[Number](make_stuck, workers=2) as pool:
+        pool.submit(Number(1))
         with pytest.raises(TimeoutError):
-            crew.next(within=0.5)
+            pool.next(within=0.5)
         assert len(working()) == 1
-        crew.drop()
+        pool.drop()
         assert not working()
-        crew.submit(Number(2))
-        assert crew.next() == (Number(2), b"4")
+        pool.submit(Number(2))
+        assert pool.next() == (Number(2), b"4")
     assert not multiprocessing.active_children()
 
 
@@ -148,22 +148,22 @@ def test_several_gpus_are_shared_evenly(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with Crew[Number](make_seen, workers=4, device="cuda") as crew:
+    with WorkerPool[Number](make_seen, workers=4, device="cuda") as pool:
         for number in range(4):
-            crew.submit(Number(number))
-        found = [crew.next()[1] for _ in range(4)]
+            pool.submit(Number(number))
+        found = [pool.next()[1] for _ in range(4)]
     assert {gpu: found.count(gpu) for gpu in gpus} == dict.fromkeys(gpus, 2)
 
 
 def test_other_devices_see_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with Crew[Number](make_seen, workers=2, device="cuda:1") as crew:
-        crew.submit(Number(0))
-        assert crew.next()[1] == b"all"
+    with WorkerPool[Number](make_seen, workers=2, device="cuda:1") as pool:
+        pool.submit(Number(0))
+        assert pool.next()[1] == b"all"
 
 
 def test_no_tasks_no_processes() -> None:
-    with Crew[Number](make_square, workers=2):
+    with WorkerPool[Number](make_square, workers=2):
         assert not multiprocessing.active_children()
 
 
@@ -177,9 +177,9 @@ def all_of_them() -> Procedure[list[bytes]]:
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(tmp_path: Path, times: int) -> None:
     make = partial(make_die, tmp_path, times)
-    with Run.open(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
-        found = Scheduler(crew, bytes, run=run).run_all({"all": all_of_them()})
-        assert [run.committed(each.key) for each in NUMBERS] == found["all"]
+    with Run.open(tmp_path / "run", {}) as run, WorkerPool[Number](make, workers=2) as pool:
+        found = Scheduler(pool, bytes, run=run).run_all({"all": all_of_them()})
+        assert [run.committed(item.key) for item in NUMBERS] == found["all"]
     assert found == {"all": [b"0", b"1", b"4", b"9"]}
     assert len(list(tmp_path.glob("died-*"))) == times
     assert not multiprocessing.active_children()
@@ -193,39 +193,39 @@ def test_three_deaths_on_one_task_are_one_sentence_and_nothing_is_lost(tmp_path:
             WorkerDied,
             match=r"^3 worker processes died on number 1, .*code -9.*is kept",
         ) as error,
-        Crew[Number](make, workers=2) as crew,
+        WorkerPool[Number](make, workers=2) as pool,
     ):
-        Scheduler(crew, bytes, run=run).run_all({"all": all_of_them()})
+        Scheduler(pool, bytes, run=run).run_all({"all": all_of_them()})
     assert "\n" not in str(error.value)
     assert not multiprocessing.active_children()
-    with Run.open(tmp_path / "run", {}) as run, Crew[Number](make, workers=2) as crew:
+    with Run.open(tmp_path / "run", {}) as run, WorkerPool[Number](make, workers=2) as pool:
         assert run.committed(NUMBERS[1].key) is None
-        found = Scheduler(crew, bytes, run=run).run_all({"all": all_of_them()})
+        found = Scheduler(pool, bytes, run=run).run_all({"all": all_of_them()})
         assert found == {"all": [b"0", b"1", b"4", b"9"]}
 
 
 def test_a_worker_killed_while_it_waits_is_replaced_too() -> None:
-    with Crew[Number](make_square, workers=2) as crew:
-        crew.submit(Number(5))
-        assert crew.next() == (Number(5), b"25")
+    with WorkerPool[Number](make_square, workers=2) as pool:
+        pool.submit(Number(5))
+        assert pool.next() == (Number(5), b"25")
         (idle,) = working()
         os.kill(idle, signal.SIGKILL)
-        crew.submit(Number(6))
-        assert crew.next() == (Number(6), b"36")
+        pool.submit(Number(6))
+        assert pool.next() == (Number(6), b"36")
         assert working() != [idle]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 def test_workers_outlive_the_process_that_they_are_forked_from() -> None:
-    with Crew[Number](make_parent, workers=2) as crew:
-        crew.submit(Number(5))
-        server = int(crew.next()[1])
+    with WorkerPool[Number](make_parent, workers=2) as pool:
+        pool.submit(Number(5))
+        server = int(pool.next()[1])
         assert server != os.getpid()
         os.kill(server, signal.SIGKILL)
         os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
         for number in (6, 7):  # one for the worker there is, one for another
-            crew.submit(Number(number))
-        assert {crew.next()[0].number for _ in range(2)} == {6, 7}
+            pool.submit(Number(number))
+        assert {pool.next()[0].number for _ in range(2)} == {6, 7}
     assert not multiprocessing.active_children()
 
 
@@ -245,10 +245,10 @@ def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
 
 
 def test_who_waits_may_have_enough() -> None:
-    with Crew[Number](partial(make_trouble, "slow"), workers=2) as crew:
-        crew.submit(Number(1))
+    with WorkerPool[Number](partial(make_trouble, "slow"), workers=2) as pool:
+        pool.submit(Number(1))
         with pytest.raises(TimeoutError, match=r"within 0\.01 seconds"):
-            crew.next(within=0.01)
+            pool.next(within=0.01)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

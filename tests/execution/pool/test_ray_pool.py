@@ -41,10 +41,10 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeRay], FakeRay]:
 
 
 def done(make: Make, count: int, workers: int = 2, device: str = "cpu") -> dict[int, bytes]:
-    with Cluster[Number](make, address="auto", workers=workers, device=device) as crew:
+    with Cluster[Number](make, address="auto", workers=workers, device=device) as pool:
         for number in range(count):
-            crew.submit(Number(number))
-        found = [crew.next() for _ in range(count)]
+            pool.submit(Number(number))
+        found = [pool.next() for _ in range(count)]
     return {task.number: payload for task, payload in found}
 
 
@@ -263,7 +263,7 @@ def make_slow() -> Callable[[Number], bytes]:
 
 REAL = (
     *("tune", "--scenario", "tests.cli.own_scenario:shown", "--budget", "0.4"),
-    *("--restarts", "1", "--seeds", "2", "--steps", "2", "--line-up", "10", "--batch", "4"),
+    *("--restarts", "1", "--seeds", "2", "--steps", "2", "--candidates", "10", "--batch", "4"),
     *("--strengths", "2", "--families", "randomization", "--efficiency-weight", "0"),
     *("--attacks", "gaussian-posterior,analytic"),
 )

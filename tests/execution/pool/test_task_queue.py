@@ -16,7 +16,7 @@ from tests.execution.pool.test_process_pool import Number, make_square
 
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool.base import Joint, WorkerDied
-from trilemma.execution.pool.process_pool import Crew
+from trilemma.execution.pool.process_pool import WorkerPool
 from trilemma.execution.pool.ray_pool import Cluster
 from trilemma.execution.pool.task_queue import Try, Waiting, name_of
 
@@ -33,7 +33,7 @@ class Make:
     most: int = 3
 
     def joins(self, tasks: Sequence[Number], other: Number) -> bool:
-        even = all(each.number % 2 == 0 for each in (*tasks, other))
+        even = all(task.number % 2 == 0 for task in (*tasks, other))
         return even and len(tasks) < self.most
 
     def __call__(self) -> Joint[Number]:
@@ -58,12 +58,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", FakeRay())
 
 
-def here(make: Any) -> Crew[Number]:
-    return Crew(make, workers=1)
+def here(make: Any) -> WorkerPool[Number]:
+    return WorkerPool(make, workers=1)
 
 
-def processes(make: Any) -> Crew[Number]:
-    return Crew(make, workers=2)
+def processes(make: Any) -> WorkerPool[Number]:
+    return WorkerPool(make, workers=2)
 
 
 def ray(make: Any) -> Cluster[Number]:
@@ -76,9 +76,9 @@ def test_each_task_has_its_own_payload(
 ) -> None:
     fake(monkeypatch)
     numbers = [0, 1, 2, 3, 10, 12, 14]
-    with place(Make(tmp_path)) as crew:
-        crew.submit(*map(Number, numbers))
-        found = dict(crew.next() for _ in numbers)
+    with place(Make(tmp_path)) as pool:
+        pool.submit(*map(Number, numbers))
+        found = dict(pool.next() for _ in numbers)
     assert found == {Number(n): str(n**2).encode() for n in numbers}
     assert sorted(calls(tmp_path)) == ["[0, 2, 10]", "[12, 14]", "[1]", "[3]"]
 
@@ -88,12 +88,12 @@ def test_an_error_is_the_fault_of_one(
     place: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(monkeypatch)
-    with place(Make(tmp_path)) as crew:
-        crew.submit(Number(2), Number(6), Number(10))
+    with place(Make(tmp_path)) as pool:
+        pool.submit(Number(2), Number(6), Number(10))
         seen: list[Any] = []
         for _ in range(3):
             try:
-                seen.append(crew.next())
+                seen.append(pool.next())
             except InvalidInput as error:
                 seen.append(("refused", str(error)))
     assert set(seen) == {
@@ -105,13 +105,13 @@ def test_an_error_is_the_fault_of_one(
 
 
 def test_who_dies_on_several_tasks_does_each_alone(tmp_path: Path) -> None:
-    with processes(Make(tmp_path)) as crew:
-        crew.submit(Number(2), Number(4))
-        assert dict(crew.next() for _ in range(2)) == {Number(2): b"4", Number(4): b"16"}
+    with processes(Make(tmp_path)) as pool:
+        pool.submit(Number(2), Number(4))
+        assert dict(pool.next() for _ in range(2)) == {Number(2): b"4", Number(4): b"16"}
         assert sorted(calls(tmp_path)) == ["[2, 4]", "[2]", "[4]"]
-        crew.submit(Number(8), Number(10))
+        pool.submit(Number(8), Number(10))
         with pytest.raises(WorkerDied, match=r"died on number 8, the last"):
-            [crew.next() for _ in range(2)]
+            [pool.next() for _ in range(2)]
 
 
 def test_who_makes_no_claim_joins_nothing() -> None:
@@ -161,12 +161,12 @@ class Odd:
         return [b"1"] * (len(tasks) - (self.kind == "short"))
 
 
-def answered(crew: Any, count: int) -> int:
+def answered(pool: Any, count: int) -> int:
     """How many tasks were done, each once, or failed."""
     done, failed = set(), 0
     for _ in range(count):
         try:
-            done.add(crew.next()[0])
+            done.add(pool.next()[0])
         except (InvalidInput, RuntimeError):
             failed += 1
     return len(done) + failed
@@ -178,14 +178,14 @@ def test_no_task_of_a_call_is_lost(
     place: Callable[[Any], Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(monkeypatch)
-    with place(Odd(kind)) as crew:
-        crew.submit(*map(Number, range(3)))
-        assert answered(crew, 3) == 3
+    with place(Odd(kind)) as pool:
+        pool.submit(*map(Number, range(3)))
+        assert answered(pool, 3) == 3
 
 
 def test_a_call_that_ray_loses_is_the_fault_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = FakeRay(trouble={"number": [RayTaskError("lost")]})
     monkeypatch.setitem(sys.modules, "ray", lost)
-    with ray(Odd()) as crew:
-        crew.submit(*map(Number, range(3)))
-        assert answered(crew, 3) == 3
+    with ray(Odd()) as pool:
+        pool.submit(*map(Number, range(3)))
+        assert answered(pool, 3) == 3

@@ -16,7 +16,7 @@ from trilemma.crypto.masking import KeyPair
 from trilemma.crypto.paillier import PrivateKey
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.execution.pool.worker import Failure, Hands, payloads_of, pickled
+from trilemma.execution.pool.worker import Failure, Worker, payloads_of, pickled
 
 _MADE: list[int] = []
 
@@ -29,16 +29,16 @@ def _make_counted() -> Callable[[Number], bytes]:
 def test_what_tasks_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     _MADE.clear()
-    hands = Hands(pickle.dumps(_make_counted))
+    hands = Worker(pickle.dumps(_make_counted))
     assert [hands.do([Number(n)])[0] for n in range(3)] == [[b"done"]] * 3
     assert len(_MADE) == 1
 
 
 def test_paths_start_where_the_driver_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path.cwd())
-    Hands(pickled(make_square), str(tmp_path))
+    Worker(pickled(make_square), str(tmp_path))
     assert Path.cwd() == tmp_path
-    Hands(pickled(make_square), str(tmp_path / "not on this node"))
+    Worker(pickled(make_square), str(tmp_path / "not on this node"))
     assert Path.cwd() == tmp_path
 
 
@@ -48,7 +48,7 @@ def test_code_that_a_worker_does_not_have_is_one_sentence(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "driver_only", module)
     needed = pickle.dumps(module.make)
     monkeypatch.delitem(sys.modules, "driver_only")
-    answer, _ = Hands(needed).do([Number(0)])
+    answer, _ = Worker(needed).do([Number(0)])
     assert isinstance(answer, Failure)
     assert "does not find the scenario's code (No module named 'driver_only')" in answer.message
 

@@ -35,6 +35,6 @@ def test_no_game_is_about_a_client_apart() -> None:
 
 def test_who_is_apart_is_named_with_what_to_do() -> None:
     plan = Plan.of(scenario(120, 8, 120), Request(basis="measured", steps=2))
-    (said,) = (each for each in limits(plan, None) if "set apart" in each)
+    (said,) = (limit for limit in limits(plan, None) if "set apart" in limit)
     assert said.startswith("Client 1 is set apart: with 8 records")
     assert "leave the client out" in said

@@ -23,16 +23,16 @@ def by_hand(made: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 def test_many_games_at_once_are_each_by_itself(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidate_distances, "_HERE", room)
     arena = Arena.of(scenario(), rounds=1)
-    line_ups = [arena.draw(number, 3).line_up for number in range(7)]
+    candidate_sets = [arena.draw(number, 3).candidate_set for number in range(7)]
     pool = arena.pool.inputs
     made = torch.rand(7, 1, *pool.shape[1:], generator=torch.Generator().manual_seed(0))
     made[4, 0, 0] = torch.nan
-    found = tables_of(arena, made, line_ups, None)
-    for place, (table, line_up) in enumerate(zip(found, line_ups, strict=True)):
+    found = tables_of(arena, made, candidate_sets, None)
+    for place, (table, candidate_set) in enumerate(zip(found, candidate_sets, strict=True)):
         if place == 4:
             assert torch.isinf(table).all()
             continue
-        candidates = pool[torch.from_numpy(line_up)]
+        candidates = pool[torch.from_numpy(candidate_set)]
         assert torch.equal(table, mean_squared(made[place], candidates))
         torch.testing.assert_close(table, by_hand(made[place], candidates))
 
@@ -40,23 +40,23 @@ def test_many_games_at_once_are_each_by_itself(room: int, monkeypatch: pytest.Mo
 def test_line_ups_of_other_lengths_and_other_distances_go_one_by_one() -> None:
     made = scenario()
     arena = Arena.of(made, rounds=1)
-    line_ups = [arena.draw(0, 3).line_up, arena.draw(1, 3).line_up[:3]]
+    candidate_sets = [arena.draw(0, 3).candidate_set, arena.draw(1, 3).candidate_set[:3]]
     given = torch.rand(2, 1, *arena.pool.inputs.shape[1:])
-    first, second = tables_of(arena, given, line_ups, None)
-    assert (first.shape[1], second.shape[1]) == (len(line_ups[0]), 3)
+    first, second = tables_of(arena, given, candidate_sets, None)
+    assert (first.shape[1], second.shape[1]) == (len(candidate_sets[0]), 3)
     own = Arena.of(
         replace(made, distance=lambda a, b: 7.0 + torch.zeros(len(a), len(b))), rounds=1
     )
-    assert all((table == 7).all() for table in tables_of(own, given, line_ups, None))
+    assert all((table == 7).all() for table in tables_of(own, given, candidate_sets, None))
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["candidates", "public"])
 def test_several_reconstructions_compete_by_how_common_each_is(known: bool) -> None:
     arena = Arena.of(scenario(), rounds=1)
-    (line_up,) = [arena.draw(2, 3).line_up]
-    candidates = arena.pool.inputs[torch.from_numpy(line_up)]
+    (candidate_set,) = [arena.draw(2, 3).candidate_set]
+    candidates = arena.pool.inputs[torch.from_numpy(candidate_set)]
     public = arena.scenario.public_records.inputs
     made = torch.rand(1, 3, *candidates.shape[1:], generator=torch.Generator().manual_seed(1))
-    (found,) = tables_of(arena, made, [line_up], public if known else None)
+    (found,) = tables_of(arena, made, [candidate_set], public if known else None)
     near = by_hand(made[0], public if known else candidates).sort(1).values[:, :3].mean(1)
     torch.testing.assert_close(found, by_hand(made[0], candidates) / near[:, None])

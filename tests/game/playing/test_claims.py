@@ -33,13 +33,13 @@ def test_the_largest_line_up(
 
 
 def test_a_line_up_that_was_asked_for() -> None:
-    assert Claim.of([150] * 10, 4, rounds=1, line_up=20).candidates == 20
-    with pytest.raises(InvalidInput, match=r"line-up of 101 .* allow 38"):
-        Claim.of([150] * 10, 4, rounds=150, line_up=101)
+    assert Claim.of([150] * 10, 4, rounds=1, candidates=20).candidates == 20
+    with pytest.raises(InvalidInput, match=r"candidate set of 101 .* allow 38"):
+        Claim.of([150] * 10, 4, rounds=150, candidates=101)
 
 
 def test_a_small_line_up_of_ones_own_is_not_replaced_by_strangers() -> None:
-    assert not Claim.of([40] * 10, 4, rounds=150, line_up=10).inserted
+    assert not Claim.of([40] * 10, 4, rounds=150, candidates=10).inserted
 
 
 @pytest.mark.parametrize(("rounds", "candidates"), [(0, 5), (1, 1)])

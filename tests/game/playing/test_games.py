@@ -37,19 +37,19 @@ def scenario(
 def test_a_game_depends_on_its_number_and_seed_alone() -> None:
     arena = Arena.of(scenario(), rounds=1)
     one, again, other = arena.draw(3, 0), arena.draw(3, 0), arena.draw(4, 0)
-    assert (one.client, one.tagged, one.line_up.tolist()) == (
+    assert (one.client, one.target, one.candidate_set.tolist()) == (
         again.client,
-        again.tagged,
-        again.line_up.tolist(),
+        again.target,
+        again.candidate_set.tolist(),
     )
-    assert one.line_up.tolist() != other.line_up.tolist()
+    assert one.candidate_set.tolist() != other.candidate_set.tolist()
 
 
 def test_every_client_and_every_place_is_drawn_as_often() -> None:
     """Clients that take turns would let a short test see the first ones only."""
-    arena = Arena.of(scenario(), rounds=1, line_up=5)
+    arena = Arena.of(scenario(), rounds=1, candidates=5)
     games = [arena.draw(number, 0) for number in range(600)]
-    for counts in (Counter(g.client for g in games), Counter(g.tagged for g in games)):
+    for counts in (Counter(g.client for g in games), Counter(g.target for g in games)):
         assert chisquare(list(counts.values())).pvalue > 1e-3
     assert len({game.client for game in games[:30]}) == 3
 
@@ -60,12 +60,12 @@ def test_the_candidates_are_the_clients_own_and_no_decoy_is_in_any_batch() -> No
         for number in range(20):
             game = arena.draw(number, 1)
             start = arena.starts[game.client]
-            assert set(game.line_up) <= set(range(start, start + arena.sizes[game.client]))
+            assert set(game.candidate_set) <= set(range(start, start + arena.sizes[game.client]))
             draw = np.random.default_rng(number)
             for holds in (True, False):
                 batches = arena.batches(game, draw, holds=holds)
                 used = set(batches.rows[batches.present])
-                decoys = set(game.line_up) - {game.sought}
+                decoys = set(game.candidate_set) - {game.sought}
                 assert not used & decoys
                 assert (game.sought in used) == (batches.slot is not None)
                 if holds:
@@ -124,7 +124,7 @@ def simulated_training(
 def test_games_are_the_trainings_that_use_the_record(cohort: int, batch: int, rounds: int) -> None:
     """Whole trainings are simulated, those that never use the record rejected."""
     made = replace(scenario((20,) * 3, batch=batch), cohort=cohort)
-    arena = replace(Arena.of(made, rounds=2, line_up=4), claim=Claim(rounds, 4))
+    arena = replace(Arena.of(made, rounds=2, candidates=4), claim=Claim(rounds, 4))
     game, draw = arena.draw(0, 0), np.random.default_rng(11)
     found = Counter(tuple(arena.attendance(game, draw)) for _ in range(8000))
     expected = Counter[tuple[bool | None, ...]]()
@@ -132,13 +132,13 @@ def test_games_are_the_trainings_that_use_the_record(cohort: int, batch: int, ro
         held = simulated_training(draw, 3, cohort, 20, batch, rounds)
         expected[held] += any(held)
     patterns = sorted(found | expected, key=str)
-    common = [each for each in patterns if found[each] + expected[each] >= 10]
-    rare = [each for each in patterns if each not in common]
+    common = [pattern for pattern in patterns if found[pattern] + expected[pattern] >= 10]
+    rare = [pattern for pattern in patterns if pattern not in common]
     table = [
-        [*(counts[each] for each in common), sum(counts[each] for each in rare)]
+        [*(counts[item] for item in common), sum(counts[item] for item in rare)]
         for counts in (found, expected)
     ]
-    assert all(any(each) for each in found)
+    assert all(any(item) for item in found)
     assert len(common) == 1 or chi2_contingency(np.array(table) + 0.5).pvalue > 1e-3
 
 
@@ -148,9 +148,11 @@ def test_no_game_is_empty_where_most_records_are_never_used() -> None:
     draw = np.random.default_rng(7)
     held = [arena.attendance(arena.draw(number, 0), draw).count(True) for number in range(1000)]
     assert min(held) == 1
-    law = binom(150, 4 / 5500)
-    often = np.array([law.pmf(1), law.pmf(2), law.sf(2)]) / law.sf(0)
-    counts = [held.count(1), held.count(2), sum(each > 2 for each in held)]
+    distribution = binom(150, 4 / 5500)
+    often = np.array(
+        [distribution.pmf(1), distribution.pmf(2), distribution.sf(2)]
+    ) / distribution.sf(0)
+    counts = [held.count(1), held.count(2), sum(item > 2 for item in held)]
     assert chisquare(counts, 1000 * often).pvalue > 1e-3
 
 
@@ -166,7 +168,7 @@ def test_poisson_batches_draw_each_free_record_by_itself() -> None:
 
 
 def test_an_update_of_all_records_is_padded_where_decoys_left() -> None:
-    arena = Arena.of(scenario(sizes=(40, 40), batch=40), rounds=1, line_up=5)
+    arena = Arena.of(scenario(sizes=(40, 40), batch=40), rounds=1, candidates=5)
     game = arena.draw(0, 0)
     batches = arena.batches(game, np.random.default_rng(0), holds=True)
     assert batches.present[game.client].sum() == 40 - 4
@@ -178,7 +180,7 @@ def test_an_inserted_record_leaves_all_data_and_joins_one_client() -> None:
     assert arena.claim.inserted
     for number in range(20):
         game = arena.draw(number, 0)
-        lined = set(game.line_up)
+        lined = set(game.candidate_set)
         for client, start in enumerate(arena.starts):
             free = set((np.flatnonzero(game.free[client]) + start).tolist())
             assert not free & lined
@@ -195,11 +197,11 @@ def test_exact_copies_stay_out_of_the_line_up_and_of_its_batches() -> None:
     arena = Arena.of(made, rounds=1)
     assert arena.claim.candidates == 29
     game = arena.draw(0, 0)
-    assert len(set(arena.kinds[game.line_up])) == 29
+    assert len(set(arena.kinds[game.candidate_set])) == 29
     batches = arena.batches(game, np.random.default_rng(0), holds=True)
     assert batches.slot is not None
     others = np.delete(batches.rows[0], batches.slot)
-    assert not set(arena.kinds[others]) & set(arena.kinds[game.line_up])
+    assert not set(arena.kinds[others]) & set(arena.kinds[game.candidate_set])
 
 
 def test_outsiders_are_neither_candidates_nor_used() -> None:
@@ -210,14 +212,14 @@ def test_outsiders_are_neither_candidates_nor_used() -> None:
     assert len(found) == 30 + 300 - 97 - 2 * 3 * 4  # as many in every game
     assert len(arena.outsiders(arena.draw(1, 0), used[:2], 400, 0)) == len(found)
     flat = {tuple(row) for row in found.inputs.tolist()}
-    for row in (*game.line_up, *used):
+    for row in (*game.candidate_set, *used):
         assert tuple(arena.pool.inputs[int(row)].tolist()) not in flat
     assert len(arena.outsiders(game, used, 12, 0)) == 12
 
 
 def test_a_line_up_larger_than_a_client_allows_is_refused() -> None:
     with pytest.raises(InvalidInput, match="allow 26"):
-        Arena.of(scenario(), rounds=20, line_up=60)
+        Arena.of(scenario(), rounds=20, candidates=60)
 
 
 # Cohorts

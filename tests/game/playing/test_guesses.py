@@ -1,4 +1,4 @@
-"""One pick a game: reconstructions by nearness, beliefs by their sum, nothing known by chance."""
+"""One guess a game: reconstructions by nearness, beliefs by their sum, nothing known by chance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from scipy.stats import binomtest
 from tests.game.playing.test_observer import observer, scenario
 
-from trilemma.attacks import Reconstructions, Rung, View, get
+from trilemma.attacks import KnowledgeLevel, Reconstructions, View, get
 from trilemma.game.playing.guesses import play
 
 
@@ -22,7 +22,7 @@ class Told:
     beliefs: Sequence[torch.Tensor] | None = None
     broken: bool = False
     name: str = "told"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
     readings: Sequence[Exact | None] | None = None
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
@@ -46,7 +46,9 @@ def test_a_reconstruction_of_the_tagged_record_wins() -> None:
     found = play(seen, games, views, Told(exact), restarts=1, seed=0)
     assert found.correct.all()
     torch.testing.assert_close(found.shown, torch.cat(exact))
-    wrong = [seen.arena.pool.inputs[game.line_up[(game.tagged + 1) % 5]][None] for game in games]
+    wrong = [
+        seen.arena.pool.inputs[game.candidate_set[(game.target + 1) % 5]][None] for game in games
+    ]
     assert not play(seen, games, views, Told(wrong), restarts=1, seed=0).correct.any()
 
 
@@ -64,7 +66,7 @@ def test_what_was_read_of_single_inputs_decides_where_there_is_something() -> No
     seen = observer(scenario())
     games = [seen.arena.draw(number, 3) for number in range(5)]
     views, pool = seen.views(games), seen.arena.pool.inputs
-    near = [pool[game.line_up[(game.tagged + 1) % 5]][None] for game in games]
+    near = [pool[game.candidate_set[(game.target + 1) % 5]][None] for game in games]
 
     exact = [Exact(pool[game.sought]) for game in games]
     assert not play(seen, games, views, Told(near), restarts=1, seed=0).correct.any()
@@ -77,28 +79,28 @@ def test_what_was_read_of_single_inputs_decides_where_there_is_something() -> No
 def test_a_game_whose_attack_broke_down_counts_as_won() -> None:
     seen = observer(scenario())
     games = [seen.arena.draw(number, 3) for number in range(3)]
-    wrong = [seen.arena.pool.inputs[game.line_up[game.tagged - 1]][None] for game in games]
+    wrong = [seen.arena.pool.inputs[game.candidate_set[game.target - 1]][None] for game in games]
     found = play(seen, games, seen.views(games), Told(wrong, broken=True), restarts=1, seed=0)
     assert found.correct.all()
     assert found.failed.all()
 
 
 def test_beliefs_add_up_over_the_rounds_of_one_game() -> None:
-    """Three faint hints for the tagged record outweigh one strong one for another."""
+    """Three faint hints for the target record outweigh one strong one for another."""
     seen = observer(scenario(sizes=(80, 80, 80)), rounds=60)
     games = [seen.arena.draw(number, 3) for number in range(12)]
     views = seen.views(games)
     beliefs, inputs, won = [], [], []
-    for game, each in zip(games, views, strict=True):
-        count = len(game.line_up)
-        for place, _ in enumerate(each):
+    for game, view in zip(games, views, strict=True):
+        count = len(game.candidate_set)
+        for place, _ in enumerate(view):
             scores = torch.zeros(count)
-            scores[game.tagged if place else game.tagged - 1] = 1.0 if place else 1.5
+            scores[game.target if place else game.target - 1] = 1.0 if place else 1.5
             beliefs.append(scores)
             inputs.append(torch.zeros(1, 6))
-        won.append(len(each) >= 3)
+        won.append(len(view) >= 3)
     found = play(seen, games, views, Told(inputs, beliefs), restarts=1, seed=0)
-    held = [bool(each) for each in views]
+    held = [bool(view) for view in views]
     for right, expected, some in zip(found.correct.tolist(), won, held, strict=True):
         if some:
             assert right == expected
@@ -110,14 +112,14 @@ def test_checkpoints_pick_by_the_rounds_seen_so_far() -> None:
     games = [seen.arena.draw(number, 3) for number in range(12)]
     views = seen.views(games)
     beliefs = []
-    for game, each in zip(games, views, strict=True):
-        for _ in each:
-            scores = torch.zeros(len(game.line_up))
-            scores[game.tagged] = 5.0
+    for game, view in zip(games, views, strict=True):
+        for _ in view:
+            scores = torch.zeros(len(game.candidate_set))
+            scores[game.target] = 5.0
             beliefs.append(scores)
     told = Told([torch.zeros(1, 6)] * len(beliefs), beliefs)
     found = play(seen, games, views, told, restarts=1, seed=0, checkpoints=(10, 60))
-    first = [bool(each) and each[0].round < 10 for each in views]
+    first = [bool(view) and view[0].round < 10 for view in views]
     assert found.after[60].tolist() == found.correct.tolist()
     for right, early in zip(found.after[10].tolist(), first, strict=True):
         assert right or not early
@@ -135,23 +137,23 @@ def test_checkpoints_pick_by_the_rounds_seen_so_far() -> None:
     ],
 )
 def test_rounds_share_the_record(rounds: list[tuple[float, float]], right: bool) -> None:
-    """Distances of the tagged record and of another one, nearer than the rest, by round."""
+    """Distances of the target record and of another one, nearer than the rest, by round."""
     near: list[torch.Tensor] = []
 
     def distance(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         table = torch.full((len(made), len(candidates)), 2.0)
-        for column, each in enumerate(near):
-            table[:, (candidates == each).all(1)] = made[:, column, None]
+        for column, item in enumerate(near):
+            table[:, (candidates == item).all(1)] = made[:, column, None]
         return table
 
     seen = observer(replace(scenario(), distance=distance), rounds=60)
     games = [seen.arena.draw(number, 3) for number in range(20)]
     game, views = next(pair for pair in zip(games, seen.views(games), strict=True) if pair[1])
-    near += list(seen.arena.pool.inputs[game.line_up[[game.tagged, game.tagged - 1]]])
-    made = [torch.tensor([[*each, 0.0, 0.0, 0.0, 0.0]]) for each in rounds]
+    near += list(seen.arena.pool.inputs[game.candidate_set[[game.target, game.target - 1]]])
+    made = [torch.tensor([[*item, 0.0, 0.0, 0.0, 0.0]]) for item in rounds]
     found = play(seen, [game], [views[:1] * len(rounds)], Told(made), restarts=1, seed=0)
     assert bool(found.correct[0]) == right
-    assert int(found.chosen[0]) == (game.tagged - (not right)) % len(game.line_up)
+    assert int(found.chosen[0]) == (game.target - (not right)) % len(game.candidate_set)
     clearest = min(made, key=lambda each: float(each[0, int(not right)]))
     torch.testing.assert_close(found.shown[0], clearest[0])
 
@@ -166,7 +168,7 @@ def test_a_record_that_no_round_holds_is_guessed() -> None:
 
 @pytest.mark.parametrize("attack", ["gaussian-posterior", "exact-posterior"])
 def test_the_blind_control_is_the_blind_rate(attack: str) -> None:
-    """A record from outside the line-up: the attack may believe what it likes."""
+    """A record from outside the candidate set: the attack may believe what it likes."""
     seen = observer(scenario(), blind=True)
     games = [seen.arena.draw(number, 3) for number in range(100)]
     found = play(seen, games, seen.views(games), get(attack), restarts=1, seed=0)
@@ -182,11 +184,11 @@ def test_a_reconstruction_of_what_is_common_is_no_find() -> None:
     """A guess near many candidates speaks less for one of them than a rare guess a bit off."""
     seen = observer(scenario())
     game = seen.arena.draw(0, 3)
-    pool = seen.arena.pool.inputs[torch.from_numpy(game.line_up)]
-    place = (game.tagged + 1) % len(pool)
+    pool = seen.arena.pool.inputs[torch.from_numpy(game.candidate_set)]
+    place = (game.target + 1) % len(pool)
     crowd = pool.mean(0) + 0.3 * (pool[place] - pool.mean(0))
     distance = (pool - crowd).square().mean(1)
-    far = pool[game.tagged] + 1.05 * distance.min().sqrt() * torch.eye(6)[0] * 6**0.5
+    far = pool[game.target] + 1.05 * distance.min().sqrt() * torch.eye(6)[0] * 6**0.5
     found = play(
         seen, [game], seen.views([game]), Told([torch.stack([crowd, far])]), restarts=1, seed=0
     )
@@ -197,11 +199,11 @@ def test_a_reconstruction_of_what_is_common_is_no_find() -> None:
 
 @dataclass(frozen=True)
 class Linking:
-    """Finds the tagged record only where it is given at least three views of a training."""
+    """Finds the target record only where it is given at least three views of a training."""
 
     truth: dict[int, torch.Tensor]
     name: str = "linking"
-    rung: Rung = "nothing"
+    knows: KnowledgeLevel = "nothing"
     links: bool = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:

@@ -12,7 +12,7 @@ from torch import nn
 from trilemma.attacks.crafted import craft
 from trilemma.errors import InvalidInput
 from trilemma.game.job_results import AttackResult, decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.games import Arena
 from trilemma.game.playing.observer import Observer
@@ -31,7 +31,7 @@ def digits(**training: Any) -> Scenario:
 
 
 def won(job: AttackJob, scenario: Scenario) -> int:
-    result = decode(Bench(scenario, None, 1, 5, 3)()(job))
+    result = decode(JobRunner(scenario, None, 1, 5, 3)()(job))
     assert isinstance(result, AttackResult)
     return result.won(job.attacks[0])
 

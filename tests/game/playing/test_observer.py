@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trilemma.attacks import Rung
+from trilemma.attacks import KnowledgeLevel
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
@@ -43,13 +43,13 @@ def scenario(sizes: tuple[int, ...] = (80, 120, 100), **training: object) -> Sce
 def observer(
     made: Scenario,
     spec: str = "none",
-    rung: Rung = "rest",
+    knows: KnowledgeLevel = "rest",
     rounds: int = 1,
     adversary: Adversary = Adversary.SERVER,
     **more: Any,
 ) -> Observer:
     arena = Arena.of(made, rounds=rounds)
-    return Observer(arena, parse_protection(spec), adversary, rung, seed=3, steps=2, **more)
+    return Observer(arena, parse_protection(spec), adversary, knows, seed=3, steps=2, **more)
 
 
 def plain_gradient(made: Scenario, weights: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
@@ -132,7 +132,7 @@ def test_a_sum_is_of_the_fewest_clients_that_a_round_may_end_with(rounds: int) -
 
 
 def _places(made: Scenario, inputs: torch.Tensor) -> list[int]:
-    return [int((made.pooled().inputs == each).all(1).nonzero()[0]) for each in inputs]
+    return [int((made.pooled().inputs == item).all(1).nonzero()[0]) for item in inputs]
 
 
 def test_the_law_of_the_others_is_fitted_on_all_public_records() -> None:
@@ -210,13 +210,13 @@ def test_each_rung_knows_what_it_is_said_to_and_no_more() -> None:
     made = scenario()
     game = observer(made).arena.draw(0, 3)
     known = {
-        rung: observer(made, SUM, rung).views([game])[0][0].knowledge
-        for rung in ("nothing", "public", "candidates", "rest")
+        knows: observer(made, SUM, knows).views([game])[0][0].knowledge
+        for knows in ("nothing", "public", "candidates", "rest")
     }
     assert known["nothing"].public is None
     assert known["public"].public is not None
-    assert known["public"].line_up is None
-    assert known["candidates"].line_up is not None
+    assert known["public"].candidate_set is None
+    assert known["candidates"].candidate_set is not None
     assert known["candidates"].rest is None
     assert known["rest"].rest is not None
 
@@ -228,12 +228,12 @@ def test_the_rest_does_not_tell_the_tagged_record() -> None:
         game = seen.arena.draw(number, 3)
         known = seen.views([game])[0][0].knowledge
         assert known.rest is not None
-        assert known.line_up is not None
+        assert known.candidate_set is not None
         assert len(known.rest) == 12
-        torch.testing.assert_close(known.rest.inputs[known.slot], known.line_up.inputs[0])
-        tagged = known.line_up.inputs[game.tagged]
-        if game.tagged:
-            assert not (known.rest.inputs == tagged).all(1).any()
+        torch.testing.assert_close(known.rest.inputs[known.slot], known.candidate_set.inputs[0])
+        target = known.candidate_set.inputs[game.target]
+        if game.target:
+            assert not (known.rest.inputs == target).all(1).any()
 
 
 def test_a_blind_control_holds_no_candidate() -> None:
@@ -243,7 +243,7 @@ def test_a_blind_control_holds_no_candidate() -> None:
     plain = observer(made).views(games)
     for game, (view,), (other,) in zip(games, seen.views(games), plain, strict=True):
         assert not torch.equal(view.observation.update, other.observation.update)
-        assert game.sought in game.line_up
+        assert game.sought in game.candidate_set
 
 
 def test_a_curious_client_reads_the_sum_of_the_others() -> None:
@@ -315,7 +315,7 @@ def test_who_is_not_told_the_rounds_still_sees_the_cohorts() -> None:
 
 
 def test_full_batches_show_every_round_and_move_as_the_recipe_says() -> None:
-    """All free records and the tagged one; momentum and the falling step are the server's."""
+    """All free records and the target; momentum and the falling step are the server's."""
     made = scenario((40, 40, 40), sampling="full", record_clip=0.2)
     recipe = Recipe(made.local_training, 2.0, server_decay=True, momentum=0.7)
     seen = observer(made, SUM, rounds=5, equal_weights=True, recipe=recipe)
@@ -333,7 +333,7 @@ def test_full_batches_show_every_round_and_move_as_the_recipe_says() -> None:
                 grads = torch.autograd.grad(
                     cross_entropy(model(x[None]), y[None]), list(model.parameters())
                 )
-                row = torch.cat([each.flatten() for each in grads])
+                row = torch.cat([grad.flatten() for grad in grads])
                 total += row * min(1.0, 0.2 / float(row.norm())) / 4 / 3
             assert torch.allclose(view.observation.update, total, atol=1e-6)
             velocity = 0.7 * velocity + total

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.attacks import get
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.games import Arena
 from trilemma.game.playing.guesses import play
@@ -41,8 +41,8 @@ def scenario() -> Scenario:
     return Scenario(nn.Linear(8, 3), cross_entropy, data[:1], data[1], local, server_lr=1e-12)
 
 
-def right_picks(rounds: int, variance: float, stream: str) -> int:
-    work = Bench(scenario(), None, 1, 0, seed=5)()
+def right_guesses(rounds: int, variance: float, stream: str) -> int:
+    work = JobRunner(scenario(), None, 1, 0, seed=5)()
     task = AttackJob(
         stream, f"randomization:variance={variance}", (EXACT,), Adversary.SERVER, rounds, 0, GAMES
     )
@@ -58,9 +58,9 @@ def differ(one: int, other: int) -> float:
 
 
 def test_many_rounds_find_as_many_records_as_one_with_that_much_less_noise() -> None:
-    many = right_picks(TIMES, VARIANCE, "many")
-    assert differ(many, right_picks(1, VARIANCE / TIMES, "one")) > 0.01
-    assert differ(many, right_picks(1, VARIANCE, "same")) < 1e-6
+    many = right_guesses(TIMES, VARIANCE, "many")
+    assert differ(many, right_guesses(1, VARIANCE / TIMES, "one")) > 0.01
+    assert differ(many, right_guesses(1, VARIANCE, "same")) < 1e-6
     assert 0.2 < many / GAMES < 0.8
 
 
@@ -81,7 +81,7 @@ def test_with_the_same_noise_the_beliefs_are_equal(times: int) -> None:
                 view, observation=replace(view.observation, update=clean + added, noise=said)
             )
 
-        often.append([noisy(each, scale) for each in noise])
+        often.append([noisy(item, scale) for item in noise])
         once.append([noisy(noise.mean(0), scale / times**0.5)])
     many, one = (
         play(seen, games, views, get(EXACT), restarts=1, seed=0) for views in (often, once)

@@ -1,4 +1,4 @@
-"""Which attacks a rung holds: those below it too, the strongest first, and only what applies."""
+"""Which attacks there are: those of less knowledge too, the strongest first, if they apply."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.cli.own_scenario import small
 from tests.game.playing.test_games import scenario
 from torch import nn
 
-from trilemma.attacks import Rung, get
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks import KnowledgeLevel, get
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.game.playing.suite import (
     Suite,
@@ -25,13 +25,13 @@ from trilemma.scenarios.medical_tables import breast_cancer
 from trilemma.scenarios.text import Reader, text
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_the_leading_attack_is_of_the_rung_itself(rung: Rung) -> None:
-    suite = suite_of(small(), rung)
-    assert get(suite.lead).rung == rung
-    assert leading(small(), rung, 1) == Suite(rung, (suite.lead,))
+@pytest.mark.parametrize("knowledge", KNOWLEDGE_LEVELS)
+def test_the_leading_attack_is_of_the_rung_itself(knows: KnowledgeLevel) -> None:
+    suite = suite_of(small(), knows)
+    assert get(suite.lead).knows == knows
+    assert leading(small(), knows, 1) == Suite(knows, (suite.lead,))
     assert suite.attacks[0] == suite.lead
-    ranks = [RUNGS.index(get(name).rung) for name in suite.attacks]
+    ranks = [KNOWLEDGE_LEVELS.index(get(name).knows) for name in suite.attacks]
     assert ranks == sorted(ranks, reverse=True)
 
 
@@ -70,7 +70,7 @@ def test_what_would_search_more_than_twice_what_is_read_is_left_out() -> None:
 
 def test_who_knows_more_attacks_as_those_who_know_less() -> None:
     nothing, public, candidates = (
-        set(suite_of(small(), rung).attacks) for rung in ("nothing", "public", "candidates")
+        set(suite_of(small(), knows).attacks) for knows in ("nothing", "public", "candidates")
     )
     assert nothing < public < candidates
     assert suite_of(small(), "rest").attacks == ("exact-posterior",), "which nothing beats"
@@ -112,7 +112,7 @@ def test_attacks_that_are_asked_for() -> None:
         "analytic",
         "dlg",
     )
-    with pytest.raises(InvalidInput, match=r"needs the rung 'candidates'.*know 'public'"):
+    with pytest.raises(InvalidInput, match=r"needs the knowledge 'candidates'.*know 'public'"):
         suite_of(small(), "public", ("gaussian-posterior",))
     with pytest.raises(InvalidInput, match="at least one attack"):
         suite_of(small(), "public", ())

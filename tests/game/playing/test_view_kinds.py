@@ -38,7 +38,7 @@ class Noting:
 
     links: bool = False
     name: ClassVar[str] = "noting"
-    rung: ClassVar[str] = "nothing"
+    knows: ClassVar[str] = "nothing"
 
     def __post_init__(self) -> None:
         self.calls: list[list[float]] = []

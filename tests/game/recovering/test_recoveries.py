@@ -23,9 +23,9 @@ def same(a: Outcomes, b: Outcomes) -> bool:
 def test_a_perfect_attack_recovers_all_and_noise_stops_it() -> None:
     asked = Measurement(Division(), parse_protection("randomization:variance=100.0"), units=20)
     protected, control = measure(small_scenario(), asked, TWENTY)
-    assert control.tagged().all()
+    assert control.target().all()
     assert protected is not None
-    assert protected.tagged().mean() < 0.1
+    assert protected.target().mean() < 0.1
     assert (control.per_datum() == [1.0, 0.0]).all()
 
 
@@ -40,7 +40,7 @@ def test_an_attack_that_diverges_counts_as_recovered_and_is_reported(says_so: bo
     _, control = measure(small_scenario(), Measurement(Diverges(says_so), units=4), TWENTY)
     assert not control.recovered.any()
     assert control.failed.all()
-    assert control.tagged().all()
+    assert control.target().all()
     assert (control.per_datum() == [1.0, 0.0]).all()
 
 
@@ -122,12 +122,12 @@ def test_workers_and_interruptions_change_nothing(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             measure(scenario, stopped, TWENTY, run=run)
         held = [run.committed(f"chunk {chunk} of control") for chunk in range(5)]
-        assert [each is not None for each in held] == [True] * 3 + [False] * 2
+        assert [item is not None for item in held] == [True] * 3 + [False] * 2
         resumed = measure(scenario, asked, TWENTY, run=run)
-        again_spy = Spy()
-        again = Measurement(again_spy, asked.protection, units=12, chunk=5, steps=3)
+        replicate_spy = Spy()
+        again = Measurement(replicate_spy, asked.protection, units=12, chunk=5, steps=3)
         repeated = measure(scenario, again, TWENTY, run=run)
-    assert again_spy.calls == []
+    assert replicate_spy.calls == []
     for other in (spread, resumed, repeated):
         assert plain[0] is not None
         assert other[0] is not None
@@ -139,7 +139,7 @@ def test_attempts_are_counted_apart_and_one_unit_stays_one_trial() -> None:
     asked = Measurement(Division(), units=3, attempts=4)
     _, control = measure(small_scenario(), asked, TWENTY)
     assert control.recovered.shape == (6, 4, 1)
-    assert control.tagged().shape == (6,)
+    assert control.target().shape == (6,)
 
 
 def test_no_record_reaches_the_outcomes_unless_the_scenario_shows_them() -> None:

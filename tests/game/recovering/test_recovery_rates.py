@@ -58,7 +58,7 @@ def test_c1_lies_in_its_interval_across_seeds() -> None:
         asked = Measurement(Division(), noise, units=units, seed=seed, steps=0, chunk=500)
         protected, _ = measure(scenario, asked, Criterion())
         assert protected is not None
-        return int(protected.tagged().sum())
+        return int(protected.target().sum())
 
     truth = mean_leakage([hits(10_000, 1000)], 1000).value
     assert 0.3 < truth < 0.95

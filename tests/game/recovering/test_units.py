@@ -46,7 +46,7 @@ def test_a_sum_of_clients_is_attacked_as_one_batch() -> None:
     assert control.recovered.shape == (12, 1, 1)
     assert protected.recovered.shape == (12, 1, 2)
     # A sum of two is no protection: DLG finds both records in most units.
-    assert protected.tagged().mean() > 0.6
+    assert protected.target().mean() > 0.6
     first = draw_unit(scenario, asked, 0)
     assert protected.labels[0, 0] == first.records.labels[0], "the unit's own record comes first"
 
@@ -57,7 +57,7 @@ def test_a_curious_client_takes_its_own_part_out_of_the_sum() -> None:
     protected, _ = measure(scenario, asked, Criterion())
     assert protected is not None
     assert protected.recovered.shape == (12, 1, 1)
-    assert protected.tagged().mean() > 0.9, "what is left of the mean is the other's update"
+    assert protected.target().mean() > 0.9, "what is left of the mean is the other's update"
     alone = load_scenario("digits-mlp", clients=1, batch=1)
     with pytest.raises(InvalidInput, match="got 1 client; use 2 or more"):
         measure(alone, asked, Criterion())
@@ -67,13 +67,13 @@ def test_who_has_public_records_recovers_from_them() -> None:
     scenario = load_scenario("digits-mlp", clients=2, batch=1)
     _, control = measure(scenario, Measurement(get("map"), units=4, restarts=1), Criterion())
     assert control.recovered.shape == (8, 1, 1)
-    assert control.tagged().mean() > 0.6
+    assert control.target().mean() > 0.6
 
 
 @pytest.mark.parametrize("name", ["linkage", "gaussian-posterior", "exact-posterior"])
 def test_what_singles_one_record_out_recovers_no_batch(name: str) -> None:
-    rung = get(name).rung
-    with pytest.raises(InvalidInput, match=f"'{name}' singles one record out.*--knows {rung}"):
+    knows = get(name).knows
+    with pytest.raises(InvalidInput, match=f"'{name}' singles one record out.*--knows {knows}"):
         Measurement(get(name))
 
 

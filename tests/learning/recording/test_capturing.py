@@ -48,7 +48,7 @@ def test_a_captured_function_sees_new_and_changed_arguments() -> None:
         assert torch.equal(rest["twice"], 2 * one)
         one += 1
         other = other + 1
-    assert [int(each[0]) for each in kept] == [1, 3, 5, 7, 9]  # results are copies
+    assert [int(item[0]) for item in kept] == [1, 3, 5, 7, 9]  # results are copies
 
 
 @cuda
@@ -66,16 +66,16 @@ def test_a_recorded_gradient_is_the_same_as_a_graph() -> None:
     task.model.cuda()
     weights, inputs, targets = weights.cuda(), inputs.cuda(), targets.cuda()
 
-    def slope(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def gradient(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = vmap(grad(task.mean_loss), (0, None, None))(at, x, y)
         return made
 
     several = torch.stack([weights, 2 * weights])
-    run = traced(("captured slope",), task, slope, (several, inputs, targets))
+    run = traced(("captured gradient",), task, gradient, (several, inputs, targets))
     assert isinstance(run, Captured)
     for step in range(5):
         at = several + step
-        torch.testing.assert_close(run(at, inputs, targets), slope(at, inputs, targets))
+        torch.testing.assert_close(run(at, inputs, targets), gradient(at, inputs, targets))
 
 
 @cuda

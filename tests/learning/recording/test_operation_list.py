@@ -32,7 +32,7 @@ def test_what_no_later_step_takes_is_let_go() -> None:
     made: list[weakref.ref[torch.Tensor]] = []
 
     def grown(given: torch.Tensor) -> torch.Tensor:
-        alive = [each() for each in made if each() is not None]
+        alive = [item() for item in made if item() is not None]
         assert len(alive) <= 1, "only what it was given"
         new = given + 1
         made.append(weakref.ref(new))
@@ -60,7 +60,7 @@ def test_conjugates_are_not_what_they_are_made_of() -> None:
 def test_parts_that_are_written_into_are_not_joined_later() -> None:
     aten = torch.ops.aten
 
-    def slopes(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def gradients(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         a, b = x[:2] * 2, x[2:] * 3
         first = aten.slice_backward(a, [4], 0, 0, 2, 1)
         second = aten.slice_backward(b, [4], 0, 2, 4, 1)
@@ -68,7 +68,7 @@ def test_parts_that_are_written_into_are_not_joined_later() -> None:
         return first + second, a
 
     x = torch.rand(4, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(recorded(slopes, (x,))(x)[0], slopes(x)[0])
+    assert torch.equal(recorded(gradients, (x,))(x)[0], gradients(x)[0])
 
 
 def test_what_is_given_as_out_is_written_into() -> None:

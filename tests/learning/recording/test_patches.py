@@ -44,9 +44,16 @@ def test_products_of_patches_are_torch_s_convolutions(
     theirs = _ATEN.convolution.default(inputs, weight, bias, *setting)
     ours = patches._RULES[_ATEN.convolution.default](inputs, weight, bias, *setting)
     torch.testing.assert_close(ours, theirs)
-    slope = torch.randn(theirs.shape, generator=draw, dtype=torch.float64)
+    gradient = torch.randn(theirs.shape, generator=draw, dtype=torch.float64)
     for asked in ((True, True, biased), (True, False, False), (False, True, False)):
-        given = (slope, inputs, weight, [groups * made] if biased else None, *setting, list(asked))
+        given = (
+            gradient,
+            inputs,
+            weight,
+            [groups * made] if biased else None,
+            *setting,
+            list(asked),
+        )
         found = patches._RULES[_ATEN.convolution_backward.default](*given)
         expected = _ATEN.convolution_backward.default(*given)
         for mine, other, wanted in zip(found, expected, asked, strict=True):
@@ -112,11 +119,11 @@ def test_second_slopes_of_many_models_are_recorded_as_products(
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(5, 2, 3, 6, 6, generator=draw, dtype=torch.float64)
     weight, seen = (torch.randn(5, 4, 3, 3, 3, generator=draw).double() for _ in range(2))
-    slope = vmap(grad(distance))
-    expected = slope(x, weight, seen)
+    gradient = vmap(grad(distance))
+    expected = gradient(x, weight, seen)
     monkeypatch.setattr(tracing, "by_patches", rule)
-    replay = tracing.recorded(slope, (x, weight, seen))
+    replay = tracing.recorded(gradient, (x, weight, seen))
     torch.testing.assert_close(replay(x, weight, seen), expected)
-    operations = str([each.target for each in replay.steps])  # type: ignore[attr-defined]
+    operations = str([step.target for step in replay.steps])  # type: ignore[attr-defined]
     assert "bmm" in operations
     assert "convolution" not in operations

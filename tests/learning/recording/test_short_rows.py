@@ -21,17 +21,17 @@ def drawn(*shape: int, scale: float = 1.0) -> torch.Tensor:
 @pytest.mark.parametrize("shape", [(3,), (7, 3), (2, 5, 4, 2), (0, 3), (4, 1)])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
 def test_they_are_torchs_own(shape: tuple[int, ...], scale: float) -> None:
-    x, slope = drawn(*shape, scale=scale), drawn(*shape).flip(0)
-    for operation, slopes in zip(FORWARD, BACKWARD, strict=True):
+    x, gradient = drawn(*shape, scale=scale), drawn(*shape).flip(0)
+    for operation, gradients in zip(FORWARD, BACKWARD, strict=True):
         given = (x, x.ndim - 1, False)
         quicker = by_columns(operation, given)
         assert quicker is not None
         made = operation(*given)
         torch.testing.assert_close(quicker(*given), made)
-        back = (slope, made, -1, torch.float32)
-        quicker = by_columns(slopes, back)
+        back = (gradient, made, -1, torch.float32)
+        quicker = by_columns(gradients, back)
         assert quicker is not None
-        torch.testing.assert_close(quicker(*back), slopes(*back))
+        torch.testing.assert_close(quicker(*back), gradients(*back))
 
 
 def test_what_is_impossible_stays_so() -> None:
@@ -60,17 +60,17 @@ def test_a_recorded_slope_of_slopes_is_autograds() -> None:
     labels = drawn(6, 3).softmax(1)
 
     def energy(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        slope: torch.Tensor = grad(task.mean_loss)(at, x, y.softmax(1))
-        return slope.square().sum()
+        gradient: torch.Tensor = grad(task.mean_loss)(at, x, y.softmax(1))
+        return gradient.square().sum()
 
     both = vmap(grad(energy, argnums=(0, 1)), (0, 0, None))
     example = (torch.stack([inputs, -inputs]), torch.stack([labels, 2 * labels]), weights)
     run = traced(("energy",), task, both, example)
-    assert "softmax" not in str([each.target for each in run.steps])  # type: ignore[attr-defined]
+    assert "softmax" not in str([step.target for step in run.steps])  # type: ignore[attr-defined]
     for x, y, dx, dy in zip(*example[:2], *run(*example), strict=True):
         x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
         at = weights.clone().requires_grad_()
         loss = cross_entropy(task.outputs(at, x), y.softmax(1))
-        (slope,) = torch.autograd.grad(loss, at, create_graph=True)
-        expected = torch.autograd.grad(slope.square().sum(), (x, y))
+        (gradient,) = torch.autograd.grad(loss, at, create_graph=True)
+        expected = torch.autograd.grad(gradient.square().sum(), (x, y))
         torch.testing.assert_close((dx, dy), expected)

@@ -22,7 +22,7 @@ def recorded(function: Callable[..., Any], *example: torch.Tensor) -> list[str]:
     """What is done, after a check on other numbers than those recorded with."""
     task, _, _, _ = make()
     run = traced(("shortened", function), task, function, example)
-    others = tuple(1.3 * each - 0.2 for each in example)
+    others = tuple(1.3 * item - 0.2 for item in example)
     assert torch.equal(run(*others), function(*others))
     return [str(step.target) for step in run.steps]  # type: ignore[attr-defined]
 

@@ -15,40 +15,40 @@ from trilemma.learning.recording.tracing import NotRecordable
 def test_a_recorded_function_gives_the_same_numbers() -> None:
     task, weights, inputs, targets = make()
 
-    def slope(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def gradient(at: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         made: torch.Tensor = vmap(grad(task.mean_loss), (0, None, None))(at, x, y)
         return made
 
     several = torch.stack([weights, 2 * weights])
-    run = traced(("slope",), task, slope, (several, inputs, targets))
+    run = traced(("gradient",), task, gradient, (several, inputs, targets))
     other = torch.stack([weights - 1, weights + 1])
-    torch.testing.assert_close(run(other, inputs, targets), slope(other, inputs, targets))
-    assert traced(("slope",), task, slope, (other, inputs, targets)) is run
+    torch.testing.assert_close(run(other, inputs, targets), gradient(other, inputs, targets))
+    assert traced(("gradient",), task, gradient, (other, inputs, targets)) is run
 
 
 @pytest.mark.parametrize("loss", [l1_loss, smooth_l1_loss, huber_loss])
 def test_losses_whose_slope_is_a_sign(loss: Loss) -> None:
-    """The slope of a sign is a tensor of zeros that has no memory."""
+    """The gradient of a sign is a tensor of zeros that has no memory."""
     _, _, inputs, _ = make()
     task = Task(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)), loss, None)
     weights = task.layout.flatten(dict(task.model.named_parameters())).detach()
     targets = torch.randn(6, 2)
 
     def energy(x: torch.Tensor, at: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        slope: torch.Tensor = grad(task.mean_loss)(at, x, y)
-        return slope.square().sum()
+        gradient: torch.Tensor = grad(task.mean_loss)(at, x, y)
+        return gradient.square().sum()
 
-    def slopes(
+    def gradients(
         x: torch.Tensor, at: torch.Tensor, y: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         by_inputs, by_targets = vmap(grad(energy, argnums=(0, 2)), (0, None, None))(x, at, y)
         return by_inputs, by_targets
 
     several = torch.stack([inputs, -inputs])
-    run = traced(("slopes", loss), task, slopes, (several, weights, targets))
+    run = traced(("gradients", loss), task, gradients, (several, weights, targets))
     for x in (several, several + 1):
         for found, plain in zip(
-            run(x, weights, targets), slopes(x, weights, targets), strict=True
+            run(x, weights, targets), gradients(x, weights, targets), strict=True
         ):
             torch.testing.assert_close(found, plain)
 

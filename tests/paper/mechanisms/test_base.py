@@ -85,18 +85,18 @@ def assert_agrees(setting: Setting) -> int:
     with mp.workdps(50):
         q = setting.exact_q()
         assert setting.q == pytest.approx(float(q), rel=TOLERANCE)
-        for name, each in MECHANISMS.items():
+        for name, value in MECHANISMS.items():
             for form in FORMS:
-                limit = each.largest_distortion(each.form(form))
+                limit = value.largest_distortion(value.form(form))
                 if not 0 < setting.q < 1 or setting.q > limit:
                     continue
                 # The oracle starts from the same q: near 1 it is q itself that carries 1e-16.
-                exact = plain_optimum(name, mpf(setting.q), setting.profile, each.form(form))
-                strength = each.inverse(setting.q, setting.profile, each.form(form))
+                exact = plain_optimum(name, mpf(setting.q), setting.profile, value.form(form))
+                strength = value.inverse(setting.q, setting.profile, value.form(form))
                 ours = our_optimum(name, strength)
                 assert abs(mpf(ours) - exact) <= TOLERANCE * abs(exact), (name, form, setting)
-                again = each.distortion(strength.log_dose, setting.profile, each.form(form))
-                target = each.reached(setting.q, each.form(form))
+                again = value.distortion(strength.log_dose, setting.profile, value.form(form))
+                target = value.reached(setting.q, value.form(form))
                 assert again == pytest.approx(target, rel=TOLERANCE, abs=1e-300), (name, form)
                 checked += 1
     return checked
@@ -167,8 +167,8 @@ def test_the_root_over_clients_meets_the_mean(name: str, spread: float) -> None:
 
 def test_equal_clients_give_the_closed_form() -> None:
     profile = Profile(100, delta=0.5, sigma=1.0)
-    for each in MECHANISMS.values():
-        assert strength_for(each, 0.005, [profile] * 7) == each.inverse(0.005, profile)
+    for value in MECHANISMS.values():
+        assert strength_for(value, 0.005, [profile] * 7) == value.inverse(0.005, profile)
 
 
 def test_clients_of_different_models_are_refused() -> None:

@@ -24,8 +24,8 @@ def test_per_coordinate_keep_probabilities() -> None:
     dropped = 10 ** rng.uniform(-14, -1, size=1000)
     with mp.workdps(50):
         kept = mpf(1)
-        for each in dropped:
-            kept *= 1 - mpf(float(each))
+        for item in dropped:
+            kept *= 1 - mpf(float(item))
         assert per_coordinate_distortion(dropped) == pytest.approx(float(1 - kept), rel=1e-9)
     assert per_coordinate_distortion([0.1, 1.0]) == 1.0
     for bad in ([], [1.5], [math.nan]):

@@ -6,7 +6,7 @@ import torch
 
 from trilemma.entropy import Seeded, System
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.base import Partial, Transform
+from trilemma.protection.transforms.base import SparseUpdate, Transform
 
 LEAST_P = 1e-5  # fixed seeds, or a false alarm in 100,000 runs
 
@@ -21,9 +21,9 @@ def apply(
     client: int = 0,
     info: RoundInfo | None = None,
     entropy: Seeded | System | None = None,
-) -> Partial:
+) -> SparseUpdate:
     return transform.apply(
-        Partial(values), client=client, round=info or a_round(), entropy=entropy or Seeded(7)
+        SparseUpdate(values), client=client, round=info or a_round(), entropy=entropy or Seeded(7)
     )
 
 

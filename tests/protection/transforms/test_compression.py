@@ -27,7 +27,7 @@ def test_each_coordinate_is_chosen_with_its_probability(rate: float) -> None:
     rng = np.random.default_rng(5)
     size, draws = 2000, 400
     chosen = [bernoulli_positions(size, rate, rng) for _ in range(draws)]
-    counts = np.array([len(each) for each in chosen])
+    counts = np.array([len(item) for item in chosen])
     total = int(counts.sum())
     assert stats.binomtest(total, size * draws, rate).pvalue > LEAST_P
     if rate * size > 5:
@@ -38,17 +38,17 @@ def test_each_coordinate_is_chosen_with_its_probability(rate: float) -> None:
     bins = np.bincount(places // 100, minlength=20)
     if rate < 0.9 and total > 500:
         assert stats.chisquare(bins).pvalue > LEAST_P
-    for each in chosen:
-        assert (np.diff(each) > 0).all()
-        assert not each.size or (each[0] >= 0 and each[-1] < size)
+    for item in chosen:
+        assert (np.diff(item) > 0).all()
+        assert not item.size or (item[0] >= 0 and item[-1] < size)
 
 
 def test_gaps_between_chosen_coordinates_are_geometric() -> None:
     places = bernoulli_positions(2_000_000, 0.01, np.random.default_rng(6))
     gaps = np.diff(places)
     edges = np.array([0, 10, 30, 70, 120, 200, 300, np.inf])
-    law = stats.geom(0.01)
-    expected = np.diff([0.0, *law.cdf(edges[1:-1]), 1.0]) * gaps.size
+    distribution = stats.geom(0.01)
+    expected = np.diff([0.0, *distribution.cdf(edges[1:-1]), 1.0]) * gaps.size
     counts = np.histogram(gaps, bins=edges + 0.5)[0]
     assert stats.chisquare(counts, expected).pvalue > LEAST_P
 

@@ -14,7 +14,7 @@ from tests.protection.transforms.applying import apply
 from trilemma.entropy import Seeded
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.specs import parse_protection
-from trilemma.protection.transforms.base import Partial, Transform
+from trilemma.protection.transforms.base import SparseUpdate, Transform
 from trilemma.protection.transforms.percentile import Percentile
 from trilemma.protection.transforms.sparse_vector import SparseVector
 from trilemma.testing import check_mechanism
@@ -94,7 +94,10 @@ def ours_by_svt(values: NDArray[Any], times: int, **args: Any) -> NDArray[Any]:
     return np.stack(
         [
             transform.apply(
-                Partial(torch.from_numpy(values)), client=0, round=info, entropy=Seeded(number)
+                SparseUpdate(torch.from_numpy(values)),
+                client=0,
+                round=info,
+                entropy=Seeded(number),
             ).values.numpy()
             for number in range(times)
         ]
@@ -113,15 +116,15 @@ def test_a_thousand_draws_are_distributed_as_those_of_svt_privacy(args: dict[str
         [flat(by_nvflare("SVTPrivacy", {"w": values}, steps, **given)) for _ in range(times)]
     )
     ours = ours_by_svt(values, times, **args)
-    counts = [(each != 0).sum(1) for each in (ours, theirs)]
+    counts = [(value != 0).sum(1) for value in (ours, theirs)]
     assert kstest(*counts).pvalue > 1e-4
     for part in (slice(0, 30), slice(30, None)):  # large and small coordinates
-        sent = [each[:, part] for each in (ours, theirs)]
-        chosen = [(each != 0).sum(1) for each in sent]
+        sent = [value[:, part] for value in (ours, theirs)]
+        chosen = [(item != 0).sum(1) for item in sent]
         assert kstest(*chosen).pvalue > 1e-4, "they are chosen as often"
         edge = args.get("gamma", 1e-5) * steps
         clipped = np.clip(values[part], -edge, edge)
-        left = [(each - clipped)[each != 0] for each in sent]
+        left = [(item - clipped)[item != 0] for item in sent]
         assert kstest(*left).pvalue > 1e-4, "with the same noise"
         told = SparseVector(**args).released(len(values)) * steps
         assert kstest(left[0], laplace(scale=told).cdf).pvalue > 1e-4, "that it tells of"

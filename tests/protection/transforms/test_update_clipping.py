@@ -11,7 +11,7 @@ from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.specs import parse_protection
-from trilemma.protection.transforms.base import Partial
+from trilemma.protection.transforms.base import SparseUpdate
 from trilemma.protection.transforms.update_clipping import Clipping, ClippingSchedule
 from trilemma.testing import check_mechanism
 
@@ -20,7 +20,7 @@ def sent(
     transform: Clipping | ClippingSchedule, values: torch.Tensor, number: int = 0
 ) -> torch.Tensor:
     info = RoundInfo("run", number, (0,), 1, 0)
-    return transform.apply(Partial(values), client=0, round=info, entropy=Seeded(0)).values
+    return transform.apply(SparseUpdate(values), client=0, round=info, entropy=Seeded(0)).values
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -44,9 +44,9 @@ def test_of_several_arrays_to_rounding_as_flower_clips_them() -> None:
     draw = np.random.default_rng(1)
     for _ in range(100):
         arrays = [draw.normal(size=shape).astype(np.float32) for shape in ((8, 5), (5,), (3, 5))]
-        whole = torch.from_numpy(np.concatenate([each.ravel() for each in arrays]))
+        whole = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
         flower.clip_inputs_inplace(arrays, 1.5)
-        theirs = np.concatenate([each.ravel() for each in arrays])
+        theirs = np.concatenate([array.ravel() for array in arrays])
         np.testing.assert_allclose(sent(Clipping(1.5), whole).numpy(), theirs, rtol=3e-7)
 
 

@@ -31,18 +31,18 @@ def test_a_server_session_cannot_be_given_a_secret() -> None:
 
 def test_what_each_transport_answers_for_itself() -> None:
     blind = Paillier(mode="blind")
-    asked = {each.name: each for each in (Plain(), SecretSharing(), blind)}
-    assert {n: each.preparations for n, each in asked.items()} == {
+    asked = {value.name: value for value in (Plain(), SecretSharing(), blind)}
+    assert {n: value.preparations for n, value in asked.items()} == {
         "plain": 0,
         "secret-sharing": 2,
         "paillier": 0,
     }
-    assert {n: each.brings for n, each in asked.items()} == {
+    assert {n: value.brings for n, value in asked.items()} == {
         "plain": "nothing",
         "secret-sharing": "identity",
         "paillier": "key",
     }
-    assert {n: each.opened().server_reads for n, each in asked.items()} == {
+    assert {n: value.opened().server_reads for n, value in asked.items()} == {
         "plain": "messages",
         "secret-sharing": "sum",
         "paillier": "sum",

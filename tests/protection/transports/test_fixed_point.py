@@ -118,7 +118,7 @@ def test_what_is_beyond_the_range_counts_as_its_edge_and_is_counted(
     edged = fixed.quantise(np.clip(values.astype(float), -clip, clip))
     apart = np.abs(fixed.quantise(made[:-1]) - edged)
     assert apart.max() <= fixed.levels * np.finfo(dtype).eps, "but for single precision"
-    beyond = sum(abs(float(each)) > clip for each in values)
+    beyond = sum(abs(float(value)) > clip for value in values)
     unit = -(-values.size // fixed.levels)
     assert fixed.quantise(made[-1:]) == -(-beyond // unit), "rounded up, in units that fit"
     assert beyond > values.size // 3

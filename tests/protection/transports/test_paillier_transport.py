@@ -44,14 +44,14 @@ def test_paillier_refuses_what_it_should(key: PrivateKey) -> None:
 
 def test_altered_and_foreign_ciphertexts_are_named(key: PrivateKey) -> None:
     info, protection = a_round(), parse_protection(PAILLIER)
-    stranger = PrivateKey.generate(System(), bits=2048)
+    outsider = PrivateKey.generate(System(), bits=2048)
 
     def sent(client: int, secret: PrivateKey) -> Any:
         session = ProtectedClient.start(protection, client, info, 3, secret=secret)
         return session.step(b"", torch.zeros(3))
 
     replies = {c: sent(c, key) for c in range(3)}
-    foreign = sent(0, stranger)
+    foreign = sent(0, outsider)
     zeros = bytearray(replies[0])
     zeros[-512:] = bytes(512)
     for forged, why in ((foreign, "same key file"), (bytes(zeros), "outside 1"), (b"", "not a")):
@@ -66,7 +66,7 @@ def test_a_paillier_client_opens_one_sum(key: PrivateKey) -> None:
     info, protection = a_round(), parse_protection(PAILLIER)
     clients = {c: ProtectedClient.start(protection, c, info, 3, secret=key) for c in range(3)}
     server = ProtectedServer.start(protection, info, 3, public=key.public)
-    asked = server.step({c: each.step(b"", torch.zeros(3)) for c, each in clients.items()})  # type: ignore[misc]
+    asked = server.step({c: client.step(b"", torch.zeros(3)) for c, client in clients.items()})  # type: ignore[misc]
     assert not isinstance(asked, Released)
     (inbox,) = asked.values()
     state = clients[0].export()
@@ -86,7 +86,7 @@ def test_an_opened_sum_is_in_the_units_of_the_round(key: PrivateKey, step: float
     protection, info = parse_protection(PAILLIER), a_round()
     server = ProtectedServer.start(protection, info, 3, public=key.public)
     clients = {c: ProtectedClient.start(protection, c, info, 3, secret=key) for c in range(3)}
-    asked = server.step({c: each.step(b"", torch.zeros(3)) for c, each in clients.items()})  # type: ignore[misc]
+    asked = server.step({c: client.step(b"", torch.zeros(3)) for c, client in clients.items()})  # type: ignore[misc]
     opened = clients[0].step(asked[0])  # type: ignore[index]
     assert isinstance(opened, bytes)
     forged = opened[: HEADER_BYTES + 8] + struct.pack("<d", step) + opened[HEADER_BYTES + 16 :]

@@ -20,7 +20,7 @@ def test_plain_messages_that_were_altered_are_named() -> None:
     info = a_round()
     made = {c: ProtectedClient.start(Protection(), c, info, 4) for c in range(3)}
     replies: dict[int, Any] = {
-        c: each.step(b"", torch.full((4,), float(c))) for c, each in made.items()
+        c: value.step(b"", torch.full((4,), float(c))) for c, value in made.items()
     }
     with pytest.raises(ProtocolViolation, match="each stage is answered once"):
         made[0].step(b"", torch.zeros(4))

@@ -16,7 +16,7 @@ def test_leakage_is_drawn_where_it_was_measured() -> None:
     assert len(axes) == len(panels)
     for drawn, panel in zip(axes, panels, strict=True):
         found = [verdict.curves[place].leakage for _, place in panel.points]
-        measured = [each.value for each in found if each is not None]
+        measured = [item.value for item in found if item is not None]
         assert np.asarray(drawn.lines[0].get_ydata()).tolist() == measured
         assert [0.3, 0.3] in [np.asarray(line.get_ydata()).tolist() for line in drawn.lines]
 
@@ -30,7 +30,7 @@ def test_costs_are_multiples_of_no_protection() -> None:
     bare = points[0].seconds
     assert bare is not None
     measured = [points[place].seconds for _, place in panels[0].points]
-    expected = [each / bare for each in measured if each is not None]
+    expected = [item / bare for item in measured if item is not None]
     assert np.allclose(np.asarray(seconds.get_ydata(), dtype=float), expected)
 
 

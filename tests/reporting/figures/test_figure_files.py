@@ -15,7 +15,7 @@ CURVED = ["leakage", "costs", "front", "ranking"]
 
 
 def words(path: Path) -> str:
-    return " ".join("".join(each.itertext()) for each in ElementTree.parse(path).iter())
+    return " ".join("".join(item.itertext()) for item in ElementTree.parse(path).iter())
 
 
 def test_a_verdict_gives_four_figures_with_real_text(tmp_path: Path) -> None:

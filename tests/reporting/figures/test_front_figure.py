@@ -12,13 +12,15 @@ from trilemma.reporting.figures.front_figure import draw_front
 def test_every_point_with_costs_is_drawn_once() -> None:
     front = examples.front()
     axes = draw_front(front.points, front.front, "accuracy").axes[0]
-    clouds = [each for each in axes.collections if isinstance(each, PathCollection)]
+    clouds = [
+        collection for collection in axes.collections if isinstance(collection, PathCollection)
+    ]
     best, rest = ([], []) if not clouds else (clouds[1::2], clouds[::2])
-    drawn = sum(len(np.asarray(each.get_offsets())) for each in best)
+    drawn = sum(len(np.asarray(item.get_offsets())) for item in best)
     assert drawn == len(front.front)
-    able = sum(each.objectives is not None for each in front.points)
-    assert drawn + sum(len(np.asarray(each.get_offsets())) for each in rest) == able
-    places = {tuple(row) for each in best for row in np.asarray(each.get_offsets()).tolist()}
+    able = sum(point.objectives is not None for point in front.points)
+    assert drawn + sum(len(np.asarray(item.get_offsets())) for item in rest) == able
+    places = {tuple(row) for item in best for row in np.asarray(item.get_offsets()).tolist()}
     knee = front.points[front.knee]
     leaked = 0.0 if knee.leakage is None else knee.leakage.value
     assert knee.utility_loss is not None

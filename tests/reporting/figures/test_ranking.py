@@ -11,10 +11,10 @@ from trilemma.reporting.words.protection_text import family
 def test_ranked_families_only_and_a_key_has_no_leakage() -> None:
     verdict = examples.verdict()
     leaks, costs = draw_ranking(verdict).axes
-    ranked = [each for each in verdict.candidates if each.rank is not None]
+    ranked = [candidate for candidate in verdict.candidates if candidate.rank is not None]
     labels = [text.get_text() for text in leaks.get_yticklabels()]
     assert labels == [
-        f"{each.rank}{'=' if each.tied else ''}  {family(each.name)}" for each in ranked
+        f"{item.rank}{'=' if item.tied else ''}  {family(item.name)}" for item in ranked
     ]
     notes = [text.get_text() for text in leaks.texts]
     assert notes == ["rests on the key"]

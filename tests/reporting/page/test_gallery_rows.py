@@ -1,4 +1,4 @@
-"""The gallery on the page: every record, every attack, its pick, right or wrong."""
+"""The gallery on the page: every record, every attack, its guess, right or wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_board_for_each_protection_with_a_row_for_each_attack() -> None:
     assert shielded.watched == "a training of 150 rounds"
     for board in (bare, shielded):
         assert [row.attack for row in board.rows] == list(examples.ATTACKS)
-        assert all(len(row.cells) == len(board.tagged) == 8 for row in board.rows)
+        assert all(len(row.cells) == len(board.target) == 8 for row in board.rows)
     assert [row.right for row in bare.rows] == [8] * 6
     assert [row.right for row in shielded.rows] == [1] * 6
     assert [right for *_, right in shielded.rows[1].cells] == [n == 3 for n in range(8)]
@@ -40,17 +40,17 @@ def test_a_board_for_each_protection_with_a_row_for_each_attack() -> None:
 def test_pictures_are_the_levels_of_the_gallery() -> None:
     gallery = examples.gallery()
     shielded = boards(gallery, WEIGHING)[1]
-    assert [pixels(each) for each in shielded.tagged] == [
-        list(each) for each in gallery.tagged["verdict"]
+    assert [pixels(item) for item in shielded.target] == [
+        list(item) for item in gallery.target["verdict"]
     ]
     column = next(c for c in gallery.columns if (c.label, c.attack) == ("verdict", "map"))
-    row = next(each for each in shielded.rows if each.attack == "map")
-    for (made, picked, _), levels, choice in zip(
-        row.cells, column.made, column.picked, strict=True
+    row = next(item for item in shielded.rows if item.attack == "map")
+    for (made, guessed, _), levels, choice in zip(
+        row.cells, column.made, column.guessed, strict=True
     ):
         assert made is not None
         assert pixels(made) == list(levels)
-        assert pixels(picked) == list(choice)
+        assert pixels(guessed) == list(choice)
     assert all(made is None for made, *_ in shielded.rows[0].cells), "a posterior only picks"
 
 
@@ -61,21 +61,21 @@ def test_colours_keep_their_order() -> None:
 
 def test_a_table_is_shown_as_sheets_with_hits_marked(tmp_path: Path) -> None:
     age, sex = ("61", True), ("f", True)
-    tagged = ((age, sex), (("40", True), ("m", True)))
+    target = ((age, sex), (("40", True), ("m", True)))
     made = ((("60", True), ("m", False)), (("12", False), ("m", True)))
     columns = tuple(
-        Column("unprotected", "none", name, 1, made, tagged, (True, False))
+        Column("unprotected", "none", name, 1, made, target, (True, False))
         for name in ("tableak", *WEIGHING)
     )
-    gallery = Gallery((1, 1, 3), 0.0, 1.0, {"unprotected": tagged}, columns, ("age", "sex"))
+    gallery = Gallery((1, 1, 3), 0.0, 1.0, {"unprotected": target}, columns, ("age", "sex"))
     (board,) = boards(gallery, WEIGHING)
-    assert not board.tagged
+    assert not board.target
     first, second = board.sheets
     assert first.attacks == (("tableak", True), ("gaussian-posterior", True))
     assert first.lines == (
         ("age", "61", (("60", True), ("61", True))),
         ("sex", "f", (("m", False), ("f", True))),
-    ), "an attack that weighs the candidates shows its pick"
+    ), "an attack that weighs the candidates shows its guess"
     assert second.lines[0] == ("age", "40", (("12", False), ("40", True)))
     gallery.save(tmp_path / "gallery.json")
     assert Gallery.load(tmp_path / "gallery.json") == gallery

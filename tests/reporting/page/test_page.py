@@ -67,15 +67,15 @@ def test_the_text_shows_the_verdicts_numbers(verdict: Verdict) -> None:
     for sentence in (
         verdict.headline,
         "Use noise of variance 0.00127 inside secret sharing.",
-        "picked right in 18 of 100 games",
+        "guessed right in 18 of 100 games",
         "As leakage: 0.224 [0.14, 0.313], budget 0.3.",
-        "Without protection, gaussian-posterior picks right in 24 of 24 single rounds.",
+        "Without protection, gaussian-posterior guesses right in 24 of 24 single rounds.",
         "this one and noise inside Paillier cost least",
         "93.6 % → 93.2 %",
         "A loss of 0.4 points [0.2, 0.6]",
         "the same bits, 1.1 times the CPU seconds",
         "16 of 90 games",
-        "map picked right in 24 of 60 games at noise variance 0.000635",
+        "map guessed right in 24 of 60 games at noise variance 0.000635",
         *verdict.limits,
         verdict.reproduce,
         verdict.federation.data_hash,
@@ -138,20 +138,20 @@ def test_every_shown_interval_is_one_of_the_verdict(verdict: Verdict) -> None:
         if isinstance(value, dict):
             if {"value", "low", "high"} <= value.keys():
                 known.add(tuple(float(f"{value[end]:.3g}") for end in ("value", "low", "high")))
-            for each in value.values():
-                gather(each)
+            for item in value.values():
+                gather(item)
         elif isinstance(value, list):
-            for each in value:
-                gather(each)
+            for item in value:
+                gather(item)
 
     gather(verdict.as_json())
     assert len(shown) > 100
     for found in shown:
         near = [
-            each
-            for each in known
+            item
+            for item in known
             if all(
-                abs(a - float(b)) <= 1.001e-2 * abs(a) for a, b in zip(each, found, strict=True)
+                abs(a - float(b)) <= 1.001e-2 * abs(a) for a, b in zip(item, found, strict=True)
             )
         ]
         assert near, found
@@ -182,8 +182,10 @@ def test_hostile_names_and_notes_stay_text(verdict: Verdict) -> None:
         statement=HOSTILE,
         reproduce=HOSTILE,
         federation=replace(verdict.federation, scenario=HOSTILE, data_hash=HOSTILE),
-        curves=tuple(replace(each, note=HOSTILE, symbol=HOSTILE) for each in verdict.curves),
-        candidates=tuple(replace(each, statement=HOSTILE) for each in verdict.candidates),
+        curves=tuple(replace(curve, note=HOSTILE, symbol=HOSTILE) for curve in verdict.curves),
+        candidates=tuple(
+            replace(candidate, statement=HOSTILE) for candidate in verdict.candidates
+        ),
         versions={**verdict.versions, HOSTILE: HOSTILE},
     )
     page = Page(verdict_page(hostile))

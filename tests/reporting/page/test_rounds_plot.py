@@ -13,20 +13,20 @@ from trilemma.reporting.page.rounds_plot import rounds_series
 
 def test_one_curve_for_each_attacker_and_the_proof_last() -> None:
     series = rounds_series(training.after_rounds())
-    assert [each.name for each in series] == [
+    assert [item.name for item in series] == [
         "knows the candidates, participation known",
         "knows the rest, participation secret",
         "proved for anyone, participation secret",
     ]
-    assert [each.certified for each in series] == [False, False, True]
-    for each in series:
-        assert [rounds for rounds, _ in each.points] == [1, 10, 50, 150]
+    assert [item.certified for item in series] == [False, False, True]
+    for item in series:
+        assert [rounds for rounds, _ in item.points] == [1, 10, 50, 150]
     known = [leakage for _, leakage in series[0].points]
     assert known == [examples.leaks(hits, 200) for hits in (6, 8, 14, 20)]
 
 
 def test_a_sentence_says_why_nothing_is_proved() -> None:
-    measured = [each for each in training.after_rounds() if not each.certified]
+    measured = [item for item in training.after_rounds() if not item.certified]
     page = verdict_page(replace(examples.verdict(), rounds=tuple(measured)))
     assert "No proof stands above these curves: no record is clipped and batches have a" in page
 

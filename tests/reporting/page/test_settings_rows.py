@@ -29,7 +29,7 @@ def test_every_field_of_the_request_has_a_row() -> None:
 
 
 def test_what_was_asked_for_is_not_called_a_default() -> None:
-    asked = Request(rounds=40, line_up=20, utility_weight=(1.0, 2.0), knows="rest")
+    asked = Request(rounds=40, candidates=20, utility_weight=(1.0, 2.0), knows="rest")
     found = {name: value for name, value, _ in verdict_rows(examples.verdict(request=asked))}
     assert found["rounds"] == "40"
     assert found["line up"] == "20"
@@ -71,6 +71,6 @@ def test_what_a_deployment_must_keep() -> None:
 
 def test_the_glossary_has_the_words_of_a_verdict() -> None:
     assert GLOSSARY.keys() >= {
-        "game", "line-up", "rung", "leakage", "basis", "blind guess", "fresh games",
+        "game", "candidate set", "knowledge", "leakage", "basis", "blind guess", "fresh games",
         "participation",
     }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 from tests.reporting.examples import verdict
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.game.estimates import Estimate
 from trilemma.reporting.figures.figure_files import draw_figures
 from trilemma.reporting.page.page import verdict_page
@@ -34,7 +34,10 @@ def made() -> TradeOff:
                 lost,
                 lost + 0.03,
                 proof,
-                tuple(AttackerRate(rung, *cell) for rung, cell in zip(RUNGS, own, strict=True)),
+                tuple(
+                    AttackerRate(knows, *cell)
+                    for knows, cell in zip(KNOWLEDGE_LEVELS, own, strict=True)
+                ),
             )
         )
     return TradeOff(38, "known", 150, 7, 6, 3, 2, 0.258, 0.95, tuple(points))

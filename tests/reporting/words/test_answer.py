@@ -35,7 +35,9 @@ def test_nothing_is_claimed_where_nothing_was_shown() -> None:
 
 def test_a_broken_cap_is_not_told_as_a_failure_to_protect() -> None:
     verdict = examples.verdict()
-    capped = tuple(replace(each, feasible=False, rank=None) for each in verdict.candidates)
+    capped = tuple(
+        replace(candidate, feasible=False, rank=None) for candidate in verdict.candidates
+    )
     first = answer(replace(verdict, chosen=None, candidates=capped))
     assert first.headline.startswith("Protections hold this attacker off, but none of them")
     assert first.use == "Nothing keeps the caps and the budget of 0.3."
@@ -43,7 +45,7 @@ def test_a_broken_cap_is_not_told_as_a_failure_to_protect() -> None:
 
 def test_leaks_and_costs_say_what_was_counted() -> None:
     first = answer(examples.verdict())
-    assert first.leaks.figure == "picked right in 18 of 100 games"
+    assert first.leaks.figure == "guessed right in 18 of 100 games"
     assert "Allowed: 26 of 100; a blind guess: 2.6 of 100." in first.leaks.reading
     accuracy, speed = first.costs
     assert (accuracy.title, accuracy.figure) == ("Accuracy", "93.6 % → 93.2 %")
@@ -86,9 +88,9 @@ def test_a_curious_client_is_named() -> None:
 
 def test_tests_at_the_strength_found_are_kept_apart_from_those_on_the_way() -> None:
     chosen = examples.verdict().candidates[0]
-    assert [each.attack for each in final_tests(chosen)] == list(examples.ATTACKS)
+    assert [test.attack for test in final_tests(chosen)] == list(examples.ATTACKS)
     assert earlier_tests(chosen) == (
-        "Failed on the way, so that the search went on: map picked right in 24 of 60 games at "
+        "Failed on the way, so that the search went on: map guessed right in 24 of 60 games at "
         "noise variance 0.000635."
     )
     assert earlier_tests(replace(chosen, tests=final_tests(chosen))) == ""
@@ -99,8 +101,8 @@ def test_not_needed_is_said_only_where_the_bare_sum_was_shown_to_do() -> None:
     noise = base.candidates[0]
     assert not_needed(base, noise) == "", "the bare sum leaks too much here"
     able = tuple(
-        replace(each, feasible=True) if each.name == "secret-sharing" else each
-        for each in base.candidates
+        replace(candidate, feasible=True) if candidate.name == "secret-sharing" else candidate
+        for candidate in base.candidates
     )
     sentence = "Not needed: secret sharing alone is within the budget."
     assert not_needed(replace(base, candidates=able), noise) == sentence
@@ -112,7 +114,8 @@ def test_not_needed_is_said_only_where_the_bare_sum_was_shown_to_do() -> None:
 def test_the_papers_leakage_is_said_where_it_was_computed() -> None:
     assert paper_leakage(examples.verdict()) == (
         "The paper's leakage, computed from what attackers believe: gaussian-posterior 0.194 "
-        "(most exposed client 0.331). It is no rate of right picks: a firm belief counts where it "
+        "(most exposed client 0.331). It is no rate of right guesses: a firm belief counts "
+        "where it "
         "is wrong, too."
     )
     assert paper_leakage(examples.verdict(beliefs=())) == ""

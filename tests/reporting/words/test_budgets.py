@@ -19,7 +19,7 @@ def test_privacy_bounds_the_right_picks() -> None:
 
 
 def test_a_rate_as_a_chance() -> None:
-    assert [one_in(each) for each in (0.5, 0.51, 1 / 11)] == ["1 in 2", "5.1 in 10", "1 in 11"]
+    assert [one_in(value) for value in (0.5, 0.51, 1 / 11)] == ["1 in 2", "5.1 in 10", "1 in 11"]
 
 
 def test_the_table_has_a_row_for_each_line_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,4 +28,4 @@ def test_the_table_has_a_row_for_each_line_up(capsys: pytest.CaptureFixture[str]
     rows = [line.split() for line in out.splitlines() if line[2:3].isdigit()]
     assert [row[0] for row in rows] == ["10", "20", "38", "100", "1000"]
     assert {row[-1] for row in rows} == {"0.2"}
-    assert all(" ".join(each.split()[:4]) in " ".join(out.split()) for each in OTHERS)
+    assert all(" ".join(item.split()[:4]) in " ".join(out.split()) for item in OTHERS)

@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 from tests.reporting import examples, training
 
-from trilemma.reporting.words.proof_text import conditions, line_ups, proved, readings
+from trilemma.reporting.words.proof_text import candidate_sets, conditions, proved, readings
 
 
 def test_every_length_of_the_line_up_has_its_rate() -> None:
     proof = examples.certificate(
         success={100: 0.142, 2: 0.806, 1000: 0.0493}, known={2: 0.92, 100: 0.36, 1000: 0.21}
     )
-    assert line_ups(proof) == (
+    assert candidate_sets(proof) == (
         ("2", "81 of 100", "92 of 100", "50 of 100"),
         ("100", "15 of 100", "36 of 100", "1 of 100"),
         ("1,000", "5 of 100", "21 of 100", "0.1 of 100"),
     )
-    same = line_ups(replace(proof, known=None))
+    same = candidate_sets(replace(proof, known=None))
     assert all(rate == told for _, rate, told, _ in same), "participation is known as it is"
 
 
@@ -30,8 +30,11 @@ def test_the_readings_hold_the_numbers() -> None:
     assert "ε = 10.4 at δ = 1e-5" in privacy
     assert "1 % of those" in membership
     assert "14.2 %" in membership
-    one = readings(examples.certificate(line_up=100))[0]
-    assert one == "For a line-up of 100, the leakage is at most 0.299; longer ones may leak more."
+    one = readings(examples.certificate(candidates=100))[0]
+    assert (
+        one
+        == "For a candidate set of 100, the leakage is at most 0.299; longer ones may leak more."
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,5 +73,5 @@ def test_what_says_the_same_stands_together() -> None:
 
 
 def test_an_endless_line_up_is_not_counted() -> None:
-    reach = readings(examples.certificate(worst_line_up=1_025_000_557_375))[0]
+    reach = readings(examples.certificate(worst_candidates=1_025_000_557_375))[0]
     assert reach.endswith("at most 0.299, reached by ever longer ones.")

@@ -8,16 +8,16 @@ import pytest
 from scipy.stats import binom, binomtest
 from tests.reporting import examples
 
-from trilemma.attacks import Rung
+from trilemma.attacks import KnowledgeLevel
 from trilemma.game.estimates import success_rate
 from trilemma.reporting.words.replication_text import show_again, summary
 from trilemma.tuning.replication import Attacked, Replication
 
 
-def attacked(rung: Rung, attack: str, hits: int, *, claimed: bool = True) -> Attacked:
+def attacked(knows: KnowledgeLevel, attack: str, hits: int, *, claimed: bool = True) -> Attacked:
     chance = float(binom.sf(hits - 1, 200, examples.P_MAX))
     after = tuple(round(hits * share) for share in (0.1, 0.2, 0.3, 0.5, 0.8, 1))
-    return Attacked(rung, attack, claimed, 200, hits, success_rate(hits, 200), chance, after)
+    return Attacked(knows, attack, claimed, 200, hits, success_rate(hits, 200), chance, after)
 
 
 CALM = attacked("candidates", "gaussian-posterior", 52)
@@ -29,9 +29,9 @@ def test_a_claim_is_contradicted_only_by_attacks_that_it_covers() -> None:
     assert summary(verdict, [CALM]).startswith("No attack contradicts the claim")
     found = summary(verdict, [CALM, BEYOND])
     assert found.startswith("No attack of the claim contradicts it.")
-    assert "(exact-posterior) pick right in more than 26 of 100 games" in found
+    assert "(exact-posterior) guess right in more than 26 of 100 games" in found
     broken = attacked("public", "map", 75)
-    assert "The claim is contradicted: map picked right" in summary(verdict, [CALM, broken])
+    assert "The claim is contradicted: map guessed right" in summary(verdict, [CALM, broken])
 
 
 def test_the_level_is_shared_by_the_attacks_of_the_claim() -> None:
@@ -78,4 +78,4 @@ def test_who_knows_more_is_shown_to_win_no_less(capsys: pytest.CaptureFixture[st
     assert "By knowledge: whoever knows more wins at least as often" in text
     assert "contradictory: at least 0.8" in text
     calm = Replication(examples.verdict(), 0, (CALM, BEYOND)).by_knowledge
-    assert not any(each.crossed for each in calm)
+    assert not any(item.crossed for item in calm)

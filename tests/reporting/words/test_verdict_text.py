@@ -43,7 +43,7 @@ def test_a_verdict_in_order(capsys: pytest.CaptureFixture[str]) -> None:
         "Not covered",
         *verdict.limits,
     ]
-    places = [text.index(each) for each in order]
+    places = [text.index(item) for item in order]
     assert places == sorted(places)
     assert str(examples.VALUE) not in text
 

@@ -156,7 +156,7 @@ def test_excluded_variables_are_those_that_nvflare_leaves_out() -> None:
 
 
 def test_stronger_settings_keep_less_and_less() -> None:
-    shares = [each.percentile for each in PercentilePrivacy(10).stronger()]  # type: ignore[attr-defined]
+    shares = [item.percentile for item in PercentilePrivacy(10).stronger()]  # type: ignore[attr-defined]
     assert shares == pytest.approx([77.5, 94.375, 98.59375, 99.6484375])
     assert list(Setting.parse("flower.fixedclipping_mod:clipping_norm=1").stronger()) == []
     (first, *_) = Setting.parse("top-k:keep=0.5+secret-sharing").stronger()

@@ -20,7 +20,7 @@ ROUNDS = 60
 def proved(text: str, clients: int = 2) -> dict[tuple[str, str], Guaranteed]:
     scenario = small(clients)
     found = guarantees(Setting.parse(text).run(scenario), scenario, rounds=ROUNDS, candidates=21)
-    return {(each.against, each.level): each for each in found}
+    return {(item.against, item.level): item for item in found}
 
 
 def gaussian_epsilon(mu: float) -> float:
@@ -142,7 +142,7 @@ def test_the_noise_that_is_needed_is_that_of_prove() -> None:
     enough = Setting.parse("randomization:variance=0.01,clip=0.1").noisier(factor)
     assert enough is not None
     levels = guarantees(enough.run(scenario), scenario, rounds=ROUNDS, candidates=21)
-    assert 0.299 < min(each.leakage for each in levels) <= 0.3
+    assert 0.299 < min(level.leakage for level in levels) <= 0.3
     assert noise_needed(enough.run(scenario), scenario, rounds=ROUNDS, budget=0.3) == 1.0
     bare = Setting.parse("randomization:variance=0.01").run(scenario)
     assert noise_needed(bare, scenario, rounds=ROUNDS, budget=0.3) is None

@@ -71,7 +71,7 @@ def simulate(curve: str, p_max: float, runs: int, seed: int = 0) -> Simulation:
 
 
 def grid_units(attacker: SimulatedAttacker) -> int:
-    """20 strengths, each tested at α/20 with the power of ours, knowing the slope of the curve."""
+    """20 strengths, each tested at α/20 with the power of ours, knowing how steep the curve is."""
     alternative = float(stats.norm.cdf(stats.norm.ppf(attacker.p_max) - 0.1 / attacker.sd))
     size, _ = fixed_size(attacker.p_max, ALPHA / 20, alternative, 8000)
     return 20 * size
@@ -118,12 +118,12 @@ def test_what_no_strength_can_stop_costs_few_games() -> None:
     found = [
         answered(
             calibrate(P_WIDE, WORKS, alpha=ALPHA),
-            lambda some: [int(draw.binomial(each.units, 0.5)) for each in some],
+            lambda some: [int(draw.binomial(item.units, 0.5)) for item in some],
         )
         for _ in range(20)
     ]
-    assert all(each.strength is None for each in found)
-    assert np.mean([each.units for each in found]) < 200
+    assert all(item.strength is None for item in found)
+    assert np.mean([item.units for item in found]) < 200
 
 
 def cliff(edge: float, high: float = 1.0, low: float = 0.0) -> AttackUnits:
@@ -249,13 +249,13 @@ def test_a_budget_out_of_reach_says_what_it_would_take() -> None:
         SimulatedAttacker("plateau", 0.025).play(calibrate(0.025, WORKS), generator)
         for _ in range(20)
     ]
-    short = [each for each in outcomes if each.strength is None]
+    short = [outcome for outcome in outcomes if outcome.strength is None]
     assert short
-    told = [re.search(r"about (\d+) games", each.reason) for each in short]
-    wanted = [int(each[1]) for each in told if each is not None]
+    told = [re.search(r"about (\d+) games", item.reason) for item in short]
+    wanted = [int(item[1]) for item in told if item is not None]
     assert wanted
     assert min(wanted) > 118  # what no success at all would need
-    assert all(each.smallest_upper_limit is not None for each in short)
+    assert all(item.smallest_upper_limit is not None for item in short)
 
 
 def test_a_curve_that_rises_again_is_reported() -> None:

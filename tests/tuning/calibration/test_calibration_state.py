@@ -95,7 +95,7 @@ def test_an_estimate_plays_its_last_games_where_the_strength_is_believed_to_be(u
     def won(trials: Sequence[Trial]) -> list[int]:
         for trial in trials:
             log.append((trial.strength, 2 if len(log) % 3 else 1))  # whatever the strength
-        return [each for _, each in log[-len(trials) :]]
+        return [item for _, item in log[-len(trials) :]]
 
     answered(crossing(0.258, domain=(-2.0, 2.0), units=units), won)
     assert 6 * len(log) == units
@@ -109,5 +109,5 @@ def test_an_estimate_plays_its_last_games_where_the_strength_is_believed_to_be(u
 
 def test_an_estimate_lies_where_the_rate_is_p_max() -> None:
     trials = crossing(0.286, domain=(-2.0, 2.0), units=48)
-    found = answered(trials, lambda some: [each.units * (each.strength < 0.2) for each in some])
+    found = answered(trials, lambda some: [item.units * (item.strength < 0.2) for item in some])
     assert 0 < found < 0.4

@@ -44,16 +44,16 @@ def not_covered(
 
 
 def test_how_many_records_are_used_stands_beside_a_claim_about_those_that_are() -> None:
-    said = [each for each in not_covered(None) if each.startswith("About a record")]
+    said = [item for item in not_covered(None) if item.startswith("About a record")]
     (sentence,) = said
     assert sentence == (
         "About a record that the training uses, as it does 98.3 % of them: what the others leak "
         "is not averaged in."
     )
     assert not [
-        each
-        for each in not_covered(None, claim=Claim(1, 100))
-        if each.startswith("About a record")
+        item
+        for item in not_covered(None, claim=Claim(1, 100))
+        if item.startswith("About a record")
     ]
 
 
@@ -61,7 +61,7 @@ def test_the_headline_of_one_round() -> None:
     said = headline(Request(claim="one-round"), Claim(1, 100), 0.212)
     assert said == (
         "A server that has a list of 100 candidates and watches one round that is known to hold "
-        "the record picks the right one of 100 records in at most 21 of 100 cases (a blind "
+        "the record guesses the right one of 100 records in at most 21 of 100 cases (a blind "
         "guess: 1)."
     )
 
@@ -78,7 +78,7 @@ def test_the_headline_of_a_training() -> None:
 @pytest.mark.parametrize("knows", KNOWLEDGE)
 def test_every_rung_has_words_of_its_own(knows: str) -> None:
     said = headline(Request(knows=knows), TRAINING, 0.258)
-    others = {headline(Request(knows=each), TRAINING, 0.258) for each in KNOWLEDGE}
+    others = {headline(Request(knows=item), TRAINING, 0.258) for item in KNOWLEDGE}
     assert said in others
     assert len(others) == len(KNOWLEDGE)
     assert said.count(".") <= 2
@@ -87,18 +87,18 @@ def test_every_rung_has_words_of_its_own(knows: str) -> None:
 
 def test_limits_of_a_measurement_name_the_attackers() -> None:
     found = not_covered(candidate("a", 0.1))
-    assert not any(each.startswith("One round") for each in found)
-    assert any("gaussian-posterior, analytic" in each for each in found)
-    assert any("single records may leak more" in each for each in found)
+    assert not any(item.startswith("One round") for item in found)
+    assert any("gaussian-posterior, analytic" in item for item in found)
+    assert any("single records may leak more" in item for item in found)
     assert not_covered(None) == found
-    assert all(each.endswith(".") for each in found)
+    assert all(item.endswith(".") for item in found)
 
 
 def test_attacks_that_are_lost_in_sums_are_named() -> None:
     chosen = candidate("randomization", 0.1)
     assert not any("Not tried" in said for said in not_covered(chosen))
     suite = replace(SUITE, lost=frozenset({"analytic"}))
-    (said,) = [each for each in not_covered(chosen, suite=suite) if "Not tried" in each]
+    (said,) = [item for item in not_covered(chosen, suite=suite) if "Not tried" in item]
     assert said.startswith("Not tried on sums of 10 clients")
     assert said.endswith(": analytic.")
 
@@ -113,19 +113,19 @@ def test_limits_of_a_key_name_no_attacker() -> None:
 def test_costs_that_were_scaled_from_a_part_are_said_to_be() -> None:
     key = replace(candidate("paillier", 0.1), basis="cryptographic", protection="paillier")
     part = Paillier().alike
-    assert not any("scaled" in each for each in not_covered(key, parameters=part))
-    (said,) = [each for each in not_covered(key, parameters=93_252) if "scaled" in each]
+    assert not any("scaled" in item for item in not_covered(key, parameters=part))
+    (said,) = [item for item in not_covered(key, parameters=93_252) if "scaled" in item]
     assert f"{part:,} of the update's 93,252 coordinates" in said
     thinned = replace(key, protection="compression:keep=0.5+paillier")
-    assert not any("scaled" in each for each in not_covered(thinned, parameters=93_252))
+    assert not any("scaled" in item for item in not_covered(thinned, parameters=93_252))
     noise = replace(key, protection="randomization:variance=0.1+secret-sharing")
-    assert not any("scaled" in each for each in not_covered(noise, parameters=93_252))
+    assert not any("scaled" in item for item in not_covered(noise, parameters=93_252))
 
 
 def test_limits_of_one_round_and_of_inserted_records() -> None:
     found = not_covered(None, Request(), Claim(1, 23, inserted=True))
     assert found[0].startswith("One round")
-    assert any("inserted in place of one of the client's" in each for each in found)
+    assert any("inserted in place of one of the client's" in item for item in found)
 
 
 @pytest.mark.parametrize(("adversary", "other"), [("server", "client"), ("client", "server")])

@@ -20,7 +20,7 @@ from trilemma.game.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
 from trilemma.tuning.choice.candidate_evidence import _worst_client, measured_candidate
-from trilemma.tuning.families.calibrator import Gauge
+from trilemma.tuning.families.calibrator import Calibrator
 from trilemma.tuning.families.family import Family
 from trilemma.tuning.families.game_counts import Counts
 from trilemma.tuning.families.pricing import ranked
@@ -29,9 +29,9 @@ from trilemma.tuning.results.candidate import Candidate
 KAPPA = CLAIM.kappa
 
 
-def gauge(rounds: int = 1) -> Gauge:
+def calibrator(rounds: int = 1) -> Calibrator:
     suite = Suite("candidates", ("gaussian-posterior", "analytic"))
-    return Gauge(suite, Adversary.SERVER, rounds, P_MAX, 0.05)
+    return Calibrator(suite, Adversary.SERVER, rounds, P_MAX, 0.05)
 
 
 def measured(
@@ -39,10 +39,10 @@ def measured(
     rounds: int = 1,
     done: list[Job] | None = None,
     bare: Family | None = None,
-    **laws: Any,
+    **distributions: Any,
 ) -> Candidate:
-    made = replace(gauge(rounds), bare=bare)
-    run = runner(Simulated(small, None, 1, 2, 0, **laws), done)
+    made = replace(calibrator(rounds), bare=bare)
+    run = runner(Simulated(small, None, 1, 2, 0, **distributions), done)
     return run(measured_candidate(made, family(name), pricing(), KAPPA))
 
 
@@ -56,8 +56,10 @@ def test_a_strength_that_every_attack_passes_is_feasible() -> None:
     assert found.leakage.high == bernoulli_leakage(found.success.high, KAPPA)
     done: list[Job] = []
     assert measured("randomization", done=done) == found
-    games = [each for each in {*done} if isinstance(each, AttackJob) and each.stream != "control"]
-    assert found.units == sum(each.count * len(each.attacks) for each in games)
+    games = [
+        value for value in {*done} if isinstance(value, AttackJob) and value.stream != "control"
+    ]
+    assert found.units == sum(item.count * len(item.attacks) for item in games)
     assert found.objective is not None
 
 
@@ -72,7 +74,7 @@ def test_a_candidate_whose_fresh_games_contradict_its_tests_is_withdrawn() -> No
             return replace(found, correct={name: [True] * job.count for name in job.attacks})
         return found
 
-    asked = measured_candidate(gauge(), family("randomization"), pricing(), KAPPA)
+    asked = measured_candidate(calibrator(), family("randomization"), pricing(), KAPPA)
     found = answered(asked, lambda jobs: [result(job) for job in jobs])
     assert not found.feasible
     assert found.statement.startswith("Withdrawn: every attack passed its test, but in 100 fresh")
@@ -86,7 +88,7 @@ def test_a_candidate_whose_fresh_games_contradict_its_tests_is_withdrawn() -> No
 def test_a_bare_sum_that_fails_says_by_which_attack() -> None:
     found = measured("secret-sharing", summed=0.9)
     assert (found.feasible, found.protection, found.leakage) == (False, None, None)
-    assert "picked the right record in" in found.statement
+    assert "guessed the right record in" in found.statement
     assert "too many to show a rate of at most 0.212" in found.statement
     assert found.costs is None
 

@@ -17,7 +17,7 @@ from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 
 
-def chosen(laws: dict[str, Any], **settings: Any) -> Choice:
+def chosen(distributions: dict[str, Any], **settings: Any) -> Choice:
     asked = {
         "basis": "measured",
         "attacks": ("gaussian-posterior",),
@@ -25,15 +25,18 @@ def chosen(laws: dict[str, Any], **settings: Any) -> Choice:
         "efficiency_weight": 0.0,
     }
     made = Plan.of(small(), Request(**{**asked, **settings}))
-    run = runner(Simulated(small, None, 1, 2, 0, **laws))
+    run = runner(Simulated(small, None, 1, 2, 0, **distributions))
     wanted = {**certain(made), **attacked(made), **controls(made)}
     return choose(made, {name: run(procedure) for name, procedure in wanted.items()}, {})
 
 
 def test_the_best_is_chosen_and_the_control_kept() -> None:
-    laws = {"lost": {"randomization": 0.1}, "spread": 1e-4}
-    found = chosen(laws, families=("randomization", "secret-sharing"))
-    assert [each.name for each in found.candidates] == ["secret-sharing", "randomization"]
+    distributions = {"lost": {"randomization": 0.1}, "spread": 1e-4}
+    found = chosen(distributions, families=("randomization", "secret-sharing"))
+    assert [candidate.name for candidate in found.candidates] == [
+        "secret-sharing",
+        "randomization",
+    ]
     assert found.chosen is found.candidates[0]
     assert found.control.by_attack == {"gaussian-posterior": 16}
 
@@ -65,7 +68,7 @@ def test_every_family_and_the_control() -> None:
     assert list(found) == ["baseline", "randomization"]
     done: list[Job] = []
     run = runner(Simulated(small, None, 1, 2, 0), done)
-    won = {name: run(each) for name, each in controls(made).items()}
+    won = {name: run(control) for name, control in controls(made).items()}
     assert list(won) == ["control, gaussian-posterior", "control, analytic"]
     assert choose(made, won, {}).control.by_attack == {"gaussian-posterior": 16, "analytic": 16}
     for task in done:
@@ -74,8 +77,8 @@ def test_every_family_and_the_control() -> None:
         assert task.adversary is Adversary.SERVER
     done.clear()
     run(found["baseline"])
-    trained = [each for each in done if isinstance(each, TrainJob)]
-    assert [(each.protection, each.seed) for each in trained] == [("none", n) for n in range(5)]
+    trained = [item for item in done if isinstance(item, TrainJob)]
+    assert [(item.protection, item.seed) for item in trained] == [("none", n) for n in range(5)]
     assert trained == done
 
 
@@ -85,8 +88,8 @@ def test_families_with_noise_are_proved_and_the_others_measured() -> None:
     assert "baseline" in attacked(made)
     run = runner(Simulated(small, None, 1, 2, 0))
     wanted = {**certain(made), **attacked(made)}
-    found = choose(made, {name: run(each) for name, each in wanted.items()}, {})
-    assert {each.name: each.basis for each in found.candidates} == {
+    found = choose(made, {name: run(value) for name, value in wanted.items()}, {})
+    assert {candidate.name: candidate.basis for candidate in found.candidates} == {
         "randomization": "certified",
         "secret-sharing": "measured",
     }
@@ -101,4 +104,4 @@ def test_where_the_model_allows_no_proof_everything_is_measured() -> None:
     assert [made.proves(family) for family in made.families] == [False]
     assert "remembers them" in made.unprovable
     limited = limits(made, None)
-    assert any(each.startswith("Nothing is proved here: the model") for each in limited)
+    assert any(item.startswith("Nothing is proved here: the model") for item in limited)

@@ -1,4 +1,4 @@
-"""Pictures: the tagged records beside what real attacks make of them, and who sees none."""
+"""Pictures: the target records beside what real attacks make of them, and who sees none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tuning.simulating import runner, simulate
 
 from trilemma.execution.journal import Run
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, Job
 from trilemma.tuning.choice.gallery_jobs import gallery as drawn
 from trilemma.tuning.plan import Plan
@@ -36,7 +36,7 @@ LOUD = "randomization:variance=1e3"
 def made(protection: str | None, done: list[Job] | None = None, **settings: Any) -> Gallery:
     plan = Plan.of(shown(), Request(attacks=ATTACKS, steps=2, claim="one-round", **settings))
     chosen = replace(candidate("randomization", 0.1), protection=protection)
-    found = runner(Bench(shown, None, 1, 2, 0), done)(drawn(plan, chosen))
+    found = runner(JobRunner(shown, None, 1, 2, 0), done)(drawn(plan, chosen))
     assert isinstance(found, Gallery)
     return found
 
@@ -55,20 +55,20 @@ def levels(gallery: Gallery) -> list[list[int]]:
 
 def test_what_is_shown_are_records_and_picks_of_the_clients(gallery: Gallery) -> None:
     assert gallery.shape == (1, 1, 6)
-    assert set(gallery.tagged) == {"unprotected", "verdict"}
+    assert set(gallery.target) == {"unprotected", "verdict"}
     pictures = levels(gallery)
-    for label, tagged in gallery.tagged.items():
-        assert len(tagged) == RECORDS
-        assert all(list(each) in pictures for each in tagged)
+    for label, target in gallery.target.items():
+        assert len(target) == RECORDS
+        assert all(list(item) in pictures for item in target)
         for column in gallery.columns:
             if column.label == label:
-                assert all(list(each) in pictures for each in column.picked)
-                right = [a == b for a, b in zip(column.picked, tagged, strict=True)]
+                assert all(list(item) in pictures for item in column.guessed)
+                right = [a == b for a, b in zip(column.guessed, target, strict=True)]
                 assert list(column.correct) == right
 
 
 def test_every_attack_has_a_column_with_and_without_protection(gallery: Gallery) -> None:
-    found = [(each.label, each.attack, each.protection) for each in gallery.columns]
+    found = [(column.label, column.attack, column.protection) for column in gallery.columns]
     assert found == [
         *(("unprotected", attack, "none") for attack in ATTACKS),
         *(("verdict", attack, "randomization:variance=1000.0") for attack in ATTACKS),
@@ -77,12 +77,16 @@ def test_every_attack_has_a_column_with_and_without_protection(gallery: Gallery)
 
 def test_without_protection_a_record_is_seen_and_under_noise_it_is_not(gallery: Gallery) -> None:
     bare, noisy = (
-        next(each for each in gallery.columns if (each.label, each.attack) == (label, "analytic"))
+        next(
+            column
+            for column in gallery.columns
+            if (column.label, column.attack) == (label, "analytic")
+        )
         for label in ("unprotected", "verdict")
     )
     gaps = [
         np.abs(np.subtract(one, other)).max()
-        for one, other in zip(bare.made, gallery.tagged["unprotected"], strict=True)
+        for one, other in zip(bare.made, gallery.target["unprotected"], strict=True)
     ]
     assert max(gaps) <= 1, "exact but for the rounding of levels"
     assert all(bare.correct)
@@ -92,9 +96,9 @@ def test_without_protection_a_record_is_seen_and_under_noise_it_is_not(gallery: 
 def test_the_games_of_the_two_labels_are_not_the_same() -> None:
     done: list[Job] = []
     made(QUIET, done)
-    streams = [each.stream for each in done if isinstance(each, AttackJob)]
+    streams = [item.stream for item in done if isinstance(item, AttackJob)]
     assert streams == ["control"] * 2 + ["gallery, verdict"] * 2
-    assert all(each.pictures == RECORDS for each in done if isinstance(each, AttackJob))
+    assert all(item.pictures == RECORDS for item in done if isinstance(item, AttackJob))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_a_verdict_is_shown_where_there_is_something_to_see(
     protection: str | None, adversary: str, labels: set[str]
 ) -> None:
     found = made(protection, adversary=adversary)
-    assert {each.label for each in found.columns} == labels
+    assert {column.label for column in found.columns} == labels
 
 
 def test_no_picture_is_made_where_records_are_not_shown(
@@ -123,5 +127,5 @@ def test_no_picture_is_made_where_records_are_not_shown(
         find(small, run=run)
     assert not (tmp_path / GALLERY).exists(), "an old one goes too"
     task = AttackJob("x", "none", ("analytic",), Request().adversary, 1, 0, 4, pictures=4)
-    made = [decode(Bench(source, None, 1, 2, 0)()(task)) for source in (small, shown)]
-    assert [each.pictures is not None for each in made] == [False, True]
+    made = [decode(JobRunner(source, None, 1, 2, 0)()(task)) for source in (small, shown)]
+    assert [item.pictures is not None for item in made] == [False, True]

@@ -28,7 +28,7 @@ def test_the_other_adversary_attacks_what_was_chosen(adversary: str, other: str)
     assert found.leakage is not None
     games = [task for task in done if isinstance(task, AttackJob)]
     assert len(games) == len(done)
-    assert [each.who for each in crafted] == ["a malicious server"] * (adversary == "server")
+    assert [item.who for item in crafted] == ["a malicious server"] * (adversary == "server")
     assert {task.crafted for task in games if task.attacks == ("analytic",)} <= {"imprint"}
     for task in games:
         if task.crafted is None:

@@ -22,7 +22,7 @@ from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
-from trilemma.tuning.families.calibrator import Gauge, stream_of, streams
+from trilemma.tuning.families.calibrator import Calibrator, stream_of, streams
 from trilemma.tuning.families.family import Family, families
 from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.families.game_counts import Measured
@@ -42,9 +42,9 @@ Rate = Callable[[str, float], float]
 
 
 def variance_of(spec: str) -> float:
-    for each in parse_protection(spec).transforms:
-        if isinstance(each, Randomization):
-            return each.variance
+    for transform in parse_protection(spec).transforms:
+        if isinstance(transform, Randomization):
+            return transform.variance
     return 0.0
 
 
@@ -65,7 +65,7 @@ def answering(rate: Rate, seed: int = 0) -> Results:
         for task in tasks:
             assert isinstance(task, AttackJob)
             correct = {name: won(task, name) for name in task.attacks}
-            after = {name: {1: each} for name, each in correct.items()}
+            after = {name: {1: value} for name, value in correct.items()}
             clients = [n % 10 for n in task.games]
             made.append(AttackResult(clients, [1] * task.count, correct, {}, after))
         return made
@@ -74,7 +74,7 @@ def answering(rate: Rate, seed: int = 0) -> Results:
 
 
 @dataclass
-class Playing(Gauge):
+class Playing(Calibrator):
     """A gauge whose games have these results."""
 
     results: Results = field(default=lambda jobs: [])
@@ -83,7 +83,7 @@ class Playing(Gauge):
         return answered(self.measure(family), self.results)
 
 
-def gauge(rate: Rate, *attacks: str, seed: int = 0, level: float = 0.05) -> Playing:
+def calibrator(rate: Rate, *attacks: str, seed: int = 0, level: float = 0.05) -> Playing:
     suite = Suite("candidates", attacks or ("lead", "other"))
     results = answering(rate, seed)
     return Playing(suite, Adversary.SERVER, 1, P_MAX, level, results=results)
@@ -105,7 +105,7 @@ def falling(at: float, width: float = 0.3) -> Callable[[float], float]:
 
 
 def test_counts_are_by_attack_and_the_strongest_decides() -> None:
-    made = gauge(lambda attack, _: 1.0 if attack == "lead" else 0.0)
+    made = calibrator(lambda attack, _: 1.0 if attack == "lead" else 0.0)
     counts = answered(made.count("x", Protection(), 40), made.results)
     assert counts.by_attack == {"lead": 40, "other": 0}
     assert (counts.strongest, counts.successes, counts.units) == ("lead", 40, 40)
@@ -114,22 +114,22 @@ def test_counts_are_by_attack_and_the_strongest_decides() -> None:
 
 def test_the_search_ends_where_every_attack_passes() -> None:
     weak, strong = falling(1e-4), falling(1e-3)
-    found = gauge(lambda a, v: (strong if a == "lead" else weak)(v)).measured(family())
+    found = calibrator(lambda a, v: (strong if a == "lead" else weak)(v)).measured(family())
     assert found.calibration.strength is not None
     assert found.counts is not None
     variance = family().strength(found.calibration.strength or 0.0)
     assert variance is not None
     assert 1e-3 < variance < 1e-2
-    assert {each.attack for each in found.tests} == {"lead", "other"}
-    assert all(each.passed for each in found.tests)
-    assert {each.strength for each in found.tests} == {variance}
+    assert {test.attack for test in found.tests} == {"lead", "other"}
+    assert all(test.passed for test in found.tests)
+    assert {test.strength for test in found.tests} == {variance}
 
 
 @pytest.mark.parametrize(("bare", "same"), [(0.01, True), (1.0, False)])
 def test_nothing_is_added_to_a_sum_that_passes_by_itself(bare: float, same: bool) -> None:
     """One claim, one test: noise inside secret sharing without noise is secret sharing."""
     inside, alone = family("randomization+secret-sharing"), family("secret-sharing")
-    made = gauge(lambda _, variance: bare if variance == 0 else falling(1e-3)(variance))
+    made = calibrator(lambda _, variance: bare if variance == 0 else falling(1e-3)(variance))
     made.bare = alone
     assert (made.measured(inside) == made.measured(alone)) is same
     assert made.measured(inside).calibration.strength is not None
@@ -137,61 +137,61 @@ def test_nothing_is_added_to_a_sum_that_passes_by_itself(bare: float, same: bool
 
 def test_a_quick_look_leaves_out_what_wins_nothing_unprotected() -> None:
     rates = {"lead": 0.0, "blind": 0.0, "other": 0.5}
-    made = gauge(lambda a, v: rates[a] * falling(1e-3)(v), *rates)
+    made = calibrator(lambda a, v: rates[a] * falling(1e-3)(v), *rates)
     made.brief = True
     found = made.measured(family())
-    assert {each.attack for each in found.tests} == {"lead", "other"}
+    assert {test.attack for test in found.tests} == {"lead", "other"}
     made.brief = False
-    assert {each.attack for each in made.measured(family()).tests} == set(rates)
+    assert {test.attack for test in made.measured(family()).tests} == set(rates)
 
 
 def test_nothing_is_searched_in_what_rounding_leaves_of_a_domain() -> None:
     narrow = replace(family(), domain=(0.3, math.nextafter(0.6, 1)))  # and 0.3 + 0.3 is 0.6
-    found = gauge(lambda a, _: float(a == "other")).measured(narrow)
+    found = calibrator(lambda a, _: float(a == "other")).measured(narrow)
     assert found.calibration.strength is None
-    assert "other still picked the right record" in found.calibration.reason
+    assert "other still guessed the right record" in found.calibration.reason
 
 
 def test_an_attack_that_is_stronger_than_the_lead_moves_the_strength() -> None:
     lead, other = falling(1e-4), falling(1e-2)
-    found = gauge(lambda a, v: (lead if a == "lead" else other)(v)).measured(family())
+    found = calibrator(lambda a, v: (lead if a == "lead" else other)(v)).measured(family())
     assert found.calibration.strength is not None
     variance = family().strength(found.calibration.strength or 0.0)
     assert variance is not None
     assert variance > 1e-2
-    final = [each for each in found.tests if each.strength == variance]
-    assert {each.attack for each in final if each.passed} == {"lead", "other"}
-    assert any(not each.passed for each in found.tests)
+    final = [test for test in found.tests if test.strength == variance]
+    assert {item.attack for item in final if item.passed} == {"lead", "other"}
+    assert any(not test.passed for test in found.tests)
 
 
 def test_attacks_of_one_strength_pass_together() -> None:
     """From the failed strength itself on, every second search of four equal attacks found none."""
     four = ("one", "two", "three", "four")
     found = [
-        gauge(lambda a, v: falling(1e-3, 0.9)(v), *four, seed=seed).measured(family())
+        calibrator(lambda a, v: falling(1e-3, 0.9)(v), *four, seed=seed).measured(family())
         for seed in range(10)
     ]
-    assert sum(each.calibration.strength is not None for each in found) >= 9
+    assert sum(item.calibration.strength is not None for item in found) >= 9
 
 
 def test_an_attack_that_nothing_stops_is_said_to_be_so() -> None:
-    found = gauge(lambda a, v: 0.9 if a == "other" else falling(1e-4)(v)).measured(family())
+    found = calibrator(lambda a, v: 0.9 if a == "other" else falling(1e-4)(v)).measured(family())
     assert found.calibration.strength is None
     assert found.counts is None
 
 
 def test_no_protection_is_found_where_none_is_needed() -> None:
-    found = gauge(lambda attack, variance: 0.01).measured(family())
+    found = calibrator(lambda attack, variance: 0.01).measured(family())
     assert found.calibration.strength == UNPROTECTED
 
 
 @pytest.mark.parametrize("breaks", ["lead", "other"])
 def test_a_bare_sum_passes_only_if_every_attack_does(breaks: str) -> None:
     bare = family("secret-sharing")
-    assert gauge(lambda a, v: 0.01).measured(bare).calibration.strength is not None
-    found = gauge(lambda a, v: 0.9 if a == breaks else 0.01).measured(bare)
+    assert calibrator(lambda a, v: 0.01).measured(bare).calibration.strength is not None
+    found = calibrator(lambda a, v: 0.9 if a == breaks else 0.01).measured(bare)
     alone = breaks == "lead"
-    assert ({each.attack for each in found.tests} == {breaks}) == alone, "who leads goes first"
+    assert ({test.attack for test in found.tests} == {breaks}) == alone, "who leads goes first"
     assert found.calibration.strength is None
     assert breaks in found.calibration.reason
 
@@ -199,13 +199,13 @@ def test_a_bare_sum_passes_only_if_every_attack_does(breaks: str) -> None:
 @pytest.mark.parametrize("name", ["secret-sharing", "randomization+secret-sharing"])
 def test_an_attack_that_is_lost_in_sums_is_not_tried_on_them(name: str) -> None:
     """One that would always win: it decides about messages, and is not asked about sums."""
-    made = gauge(lambda attack, _: 1.0 if attack == "other" else 0.02)
+    made = calibrator(lambda attack, _: 1.0 if attack == "other" else 0.02)
     made.suite = replace(made.suite, lost=frozenset({"other"}))
     summed = made.measured(family(name))
     assert summed.calibration.strength is not None
-    assert {each.attack for each in summed.tests} == {"lead"}
+    assert {test.attack for test in summed.tests} == {"lead"}
     alone = made.measured(family())
-    assert "other" in {each.attack for each in alone.tests}
+    assert "other" in {test.attack for test in alone.tests}
     assert alone.calibration.strength is None
 
 
@@ -223,14 +223,16 @@ def test_games_are_never_used_twice_in_one_calibration() -> None:
                 before |= numbers
         return rate(tasks)
 
-    replace(gauge(lambda a, v: 0.0), results=results).measured(family())
+    replace(calibrator(lambda a, v: 0.0), results=results).measured(family())
     assert seen
 
 
 def test_others_are_tested_in_small_tasks_to_the_same_end() -> None:
     def found(part: int) -> tuple[Measured, int, int]:
         """What was measured, and the largest tasks of searches and of the others' tests."""
-        made = gauge(lambda a, v: falling(1e-3)(v) / (1 + (a != "lead")), "lead", "other", "third")
+        made = calibrator(
+            lambda a, v: falling(1e-3)(v) / (1 + (a != "lead")), "lead", "other", "third"
+        )
         searched, tested = set[int](), set[int]()
 
         def results(tasks: Sequence[Job]) -> list[AttackResult]:
@@ -255,7 +257,7 @@ def test_false_claims_stay_within_the_level() -> None:
         def rate(attack: str, variance: float) -> float:
             return 0.25 if variance < 1.0 else 0.0
 
-        found = gauge(rate, seed=seed, level=level).measured(family())
+        found = calibrator(rate, seed=seed, level=level).measured(family())
         x = found.calibration.strength
         if x is not None:
             variance = 0.0 if x == UNPROTECTED else family().strength(x)
@@ -266,7 +268,7 @@ def test_false_claims_stay_within_the_level() -> None:
 def test_what_is_shown_are_fresh_games_of_a_fixed_number() -> None:
     """Whatever they say: where chance alone made the tests pass, they tell."""
     streams: dict[str, int] = {}
-    base = gauge(lambda a, v: falling(1e-3)(v))
+    base = calibrator(lambda a, v: falling(1e-3)(v))
 
     def noted(some: Sequence[AttackJob]) -> list[AttackResult]:
         for job in some:
@@ -276,11 +278,11 @@ def test_what_is_shown_are_fresh_games_of_a_fixed_number() -> None:
     found = answered(replace(base, fresh=70).measure(family()), noted)
     assert found.counts is not None
     assert found.counts.units == 70
-    ((again, games),) = [each for each in streams.items() if each[0].endswith("again")]
+    ((again, games),) = [item for item in streams.items() if item[0].endswith("again")]
     assert games == 70
-    assert again not in {"control", *(each for each in streams if not each.endswith("again"))}
+    assert again not in {"control", *(item for item in streams if not item.endswith("again"))}
 
-    lucky = gauge(lambda a, v: 0.9)
+    lucky = calibrator(lambda a, v: 0.9)
 
     def luck(some: Sequence[AttackJob]) -> list[AttackResult]:
         won = answering(lambda a, v: 0.0)(some)
@@ -301,7 +303,7 @@ def test_the_interval_that_is_shown_covers_the_rate(runs: int) -> None:
     """On a curve on which a test that passed shows too few games won."""
     covered = by_tests = passed = 0
     for seed in range(runs):
-        made = gauge(lambda a, v: falling(1e-4, 4.0)(v), "lead", seed=seed)
+        made = calibrator(lambda a, v: falling(1e-4, 4.0)(v), "lead", seed=seed)
         found = made.measured(family())
         if found.counts is None:
             continue
@@ -325,7 +327,7 @@ def test_families_that_look_alike_share_their_games() -> None:
 
 
 def test_an_estimate_lies_near_the_crossing() -> None:
-    made = gauge(lambda a, v: falling(1e-3)(v))
+    made = calibrator(lambda a, v: falling(1e-3)(v))
     x, counts = answered(made.estimate(family(), 1), made.results)
     variance = family().strength(x)
     assert variance is not None
@@ -340,12 +342,12 @@ def test_an_estimates_counts_are_of_the_very_strength_that_it_names() -> None:
         asked.extend(tasks)
         return base.results(tasks)
 
-    base = gauge(lambda a, v: falling(1e-3, 2.0)(v))
+    base = calibrator(lambda a, v: falling(1e-3, 2.0)(v))
     x, counts = answered(base.estimate(family(), 1), noted)
     there = family().attacked(x, Adversary.SERVER).describe()
     played = [task for task in asked if task.protection == there]
     assert counts.units == sum(task.count for task in played) > 0
-    assert counts.successes == sum(each.won("lead") for each in base.results(played))
+    assert counts.successes == sum(result.won("lead") for result in base.results(played))
 
 
 BARE = {"randomization": 1.0, "secret-sharing": 0.04}
@@ -360,7 +362,7 @@ def test_what_is_played_lies_between_the_bounds_where_one_attempt_is_enough(
         weaker = 1 if attack == "lead" else 10
         return falling(1e-3)(variance) / weaker if variance else BARE[name]
 
-    made = gauge(rate, seed=seed)
+    made = calibrator(rate, seed=seed)
     possible = made.possible(family(name))
     jobs: dict[str, AttackJob] = {}
 

@@ -24,8 +24,8 @@ from trilemma.tuning.families.game_counts import (
 
 
 def seen(client: list[int], failed: int = 0, **correct: list[bool]) -> Seen:
-    wins = {name: np.array(each) for name, each in correct.items()}
-    after: dict[str, tuple[int, ...]] = {name: (0, int(each.sum())) for name, each in wins.items()}
+    wins = {name: np.array(value) for name, value in correct.items()}
+    after: dict[str, tuple[int, ...]] = {name: (0, int(win.sum())) for name, win in wins.items()}
     return Seen(np.array(client), wins, failed, after)
 
 
@@ -52,7 +52,7 @@ def test_only_games_of_attacks_are_noted_and_none_of_the_control() -> None:
         return [*found, *(yield [replace(job, first=5)])]
 
     games: set[Played] = set()
-    kinds = lambda jobs: [type(each).__name__ for each in jobs]  # noqa: E731
+    kinds = lambda jobs: [type(item).__name__ for item in jobs]  # noqa: E731
     found = answered(noting(procedure(), games), kinds)
     assert found == ["AttackJob", "AttackJob", "TrainJob", "AttackJob"]
     assert games == {("s", "none", attack, n) for attack in ("a", "b") for n in (4, 5, 6)}

@@ -26,8 +26,8 @@ def pricing(problem: Problem | None = None) -> Pricing:
     return Pricing(problem or Problem(), 8, (0, 1, 2), 1e6, 0.95)
 
 
-def bench(**laws: object) -> Simulated:
-    return Simulated(small, None, 1, 2, 0, **laws)  # type: ignore[arg-type]
+def job_runner(**distributions: object) -> Simulated:
+    return Simulated(small, None, 1, 2, 0, **distributions)  # type: ignore[arg-type]
 
 
 def costs(loss: float = 0.0, slow: float = 0.0, bits: float = 1.0) -> Costs:
@@ -44,7 +44,7 @@ def candidate(name: str, value: float, width: float = 0.0, bits: float = 1.0) ->
 
 
 def order(*candidates: Candidate) -> list[tuple[str, int | None, bool]]:
-    return [(each.name, each.rank, each.tied) for each in ranked(candidates)]
+    return [(item.name, item.rank, item.tied) for item in ranked(candidates)]
 
 
 def test_the_least_objective_comes_first() -> None:
@@ -83,18 +83,18 @@ def test_what_cannot_be_chosen_has_no_rank_and_comes_last() -> None:
     unpriced = replace(candidate("unpriced", 0.0), objective=None)
     found = order(bad, masks, unpriced, candidate("a", 0.9))
     assert found[0] == ("a", 1, False)
-    assert {each[1:] for each in found[1:]} == {(None, False)}
+    assert {item[1:] for item in found[1:]} == {(None, False)}
     assert ranked([bad]) == (bad,)
     assert ranked([]) == ()
 
 
 def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
     done: list[Job] = []
-    run = runner(bench(lost={"randomization": 0.1}), done)
+    run = runner(job_runner(lost={"randomization": 0.1}), done)
     found, objective = run(pricing(Problem(0.3, 2.0, 0.0)).price(NOISE))
-    trained = {(each.protection, each.seed) for each in done if isinstance(each, TrainJob)}
+    trained = {(item.protection, item.seed) for item in done if isinstance(item, TrainJob)}
     assert trained == {(spec, s) for spec in ("none", NOISE.describe()) for s in range(3)}
-    assert [each.rounds for each in done if isinstance(each, CostJob)] == [6]
+    assert [item.rounds for item in done if isinstance(item, CostJob)] == [6]
     assert found.utility_loss.value == pytest.approx(0.1, abs=1e-3)
     assert objective.value == pytest.approx(2 * found.utility_loss.value)
     assert objective.low == pytest.approx(2 * found.utility_loss.low)
@@ -102,34 +102,34 @@ def test_trainings_come_in_pairs_and_rounds_are_timed() -> None:
 
 
 def test_slower_rounds_weigh_by_their_own_weight() -> None:
-    found, objective = runner(bench())(pricing(Problem(0.3, 0.0, 0.5)).price(NOISE))
+    found, objective = runner(job_runner())(pricing(Problem(0.3, 0.0, 0.5)).price(NOISE))
     assert found.efficiency_reduction.value > 0
     assert objective.value == pytest.approx(0.5 * found.efficiency_reduction.value)
 
 
 def test_a_weight_a_client() -> None:
     problem = Problem(0.3, (1.0, 3.0), 0.0)
-    _, objective = runner(bench(lost={"randomization": 0.1}))(pricing(problem).price(NOISE))
+    _, objective = runner(job_runner(lost={"randomization": 0.1}))(pricing(problem).price(NOISE))
     assert objective.value == pytest.approx((1 * 0.1 + 3 * 0.1) / 2, abs=2e-3)
     with pytest.raises(InvalidInput, match="3 entries for 2 clients"):
-        runner(bench())(pricing(Problem(0.3, (1.0, 1.0, 1.0))).price(NOISE))
+        runner(job_runner())(pricing(Problem(0.3, (1.0, 1.0, 1.0))).price(NOISE))
 
 
 def test_no_protection_costs_nothing() -> None:
-    found, objective = runner(bench())(pricing().price(parse_protection("none")))
+    found, objective = runner(job_runner())(pricing().price(parse_protection("none")))
     assert found.utility_loss == found.efficiency_reduction == Estimate(0.0, 0.0, 0.0)
     assert objective == Estimate(0.0, 0.0, 0.0)
 
 
 def test_a_training_that_diverges_is_told_apart() -> None:
     with pytest.raises(Diverged, match="randomization"):
-        runner(bench(diverging=("randomization",)))(pricing().price(NOISE))
+        runner(job_runner(diverging=("randomization",)))(pricing().price(NOISE))
 
 
 def test_a_cap_is_a_reason() -> None:
     capped = pricing(Problem(0.3, max_utility_loss=0.01))
     plain = Candidate("a", "measured", True, True, "Fine.")
-    found = runner(bench(lost={"randomization": 0.1}))(priced(plain, NOISE, capped))
+    found = runner(job_runner(lost={"randomization": 0.1}))(priced(plain, NOISE, capped))
     assert not found.feasible
     assert found.breaks_a_cap
     assert found.statement.startswith("Fine. But the upper limit of the utility loss of 0.1")
@@ -137,7 +137,7 @@ def test_a_cap_is_a_reason() -> None:
 
 
 def test_a_cap_between_the_estimate_and_its_upper_limit_is_not_kept() -> None:
-    run = runner(bench(lost={"randomization": 0.1}))
+    run = runner(job_runner(lost={"randomization": 0.1}))
     plain = Candidate("a", "measured", True, True, "")
     free = run(priced(plain, NOISE, pricing()))
     assert free.costs is not None

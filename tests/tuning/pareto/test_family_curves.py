@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import binomtest
 from tests.cli.own_scenario import small
 from tests.tuning.families.test_pricing import candidate
-from tests.tuning.pareto.test_point_evaluator import family, meter
+from tests.tuning.pareto.test_point_evaluator import evaluator, family
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.game.estimates import client_leakage
 from trilemma.game.jobs import AttackJob, CostJob, Job
 from trilemma.tuning.pareto.family_curves import curves, grid, in_order, possible_curves
-from trilemma.tuning.pareto.point_evaluator import Meter
+from trilemma.tuning.pareto.point_evaluator import PointEvaluator
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.results.candidate import Candidate
 from trilemma.tuning.results.points import Point
@@ -25,15 +25,15 @@ NAMES = ("randomization", "secret-sharing", "paillier", "bounded-masks")
 
 
 @pytest.fixture(scope="module")
-def usual() -> Meter:
-    return meter(families=NAMES, strengths=4)
+def usual() -> PointEvaluator:
+    return evaluator(families=NAMES, strengths=4)
 
 
 def found(name: str, parameter: float | None = None) -> Candidate:
     return replace(candidate(name, 0.1), strength=parameter, protection="x")
 
 
-def test_a_grid_lies_around_the_strength_found(usual: Meter) -> None:
+def test_a_grid_lies_around_the_strength_found(usual: PointEvaluator) -> None:
     noise = family(usual, "randomization")
     middle = 0.3 * noise.domain[0]
     xs = grid(noise, found("randomization", noise.strength(middle)), 5)
@@ -43,7 +43,7 @@ def test_a_grid_lies_around_the_strength_found(usual: Meter) -> None:
     assert xs[-1] == pytest.approx(min(noise.domain[1], middle + 0.5))
 
 
-def test_a_grid_stays_where_the_mechanism_can_go(usual: Meter) -> None:
+def test_a_grid_stays_where_the_mechanism_can_go(usual: PointEvaluator) -> None:
     noise = family(usual, "randomization")
     for x in noise.domain:
         xs = grid(noise, found("randomization", noise.strength(x)), 4)
@@ -56,28 +56,28 @@ def drawn(plan: Plan, *candidates: Candidate, done: list[Job] | None = None) -> 
     return list(runner(Simulated(small, None, 1, 2, 0), done)(curves(plan, candidates)))
 
 
-def test_which_points_are_measured(usual: Meter) -> None:
+def test_which_points_are_measured(usual: PointEvaluator) -> None:
     parameter = family(usual, "randomization").strength(-0.5)
     tuned = [found("randomization", parameter), *(found(name) for name in NAMES[1:])]
     done: list[Job] = []
     points = drawn(usual.plan, *tuned, done=done)
-    assert [each.family for each in points] == [
+    assert [point.family for point in points] == [
         *("none", *["randomization"] * 4, "randomization", "secret-sharing", "paillier")
     ]
     curve = points[1:6]
     assert curve[-1].strength == pytest.approx(parameter), "the test's own counts"
-    rates = [each.recovered for each in curve[:-1]]
+    rates = [item.recovered for item in curve[:-1]]
     assert rates == sorted(rates, reverse=True)
     games, priced = possible_curves(usual.plan)
-    played = [each for each in done if isinstance(each, AttackJob)]
-    assert {each.rounds for each in played} == set(games)
-    assert sum(each.count for each in played) == sum(games.values())
-    assert len({each.key for each in done if isinstance(each, CostJob)}) == priced + 1, "the key"
+    played = [item for item in done if isinstance(item, AttackJob)]
+    assert {item.rounds for item in played} == set(games)
+    assert sum(item.count for item in played) == sum(games.values())
+    assert len({item.key for item in done if isinstance(item, CostJob)}) == priced + 1, "the key"
 
 
-def test_a_family_without_costs_or_candidate_has_no_tested_point(usual: Meter) -> None:
+def test_a_family_without_costs_or_candidate_has_no_tested_point(usual: PointEvaluator) -> None:
     unpriced = replace(found("secret-sharing"), costs=None)
-    assert [each.family for each in drawn(usual.plan, unpriced)] == ["none"]
+    assert [item.family for item in drawn(usual.plan, unpriced)] == ["none"]
 
 
 def counted(family: str, place: float, right: int, games: int = 60) -> Point:
@@ -93,7 +93,7 @@ def test_leakages_of_one_curve_fall_with_strength_at_limits_for_all() -> None:
     key = Point("c", 0.5)
     made = in_order([bare, *curve, other, key], 0.95, 0.01)
     assert (made[0], made[5]) == (bare, key)
-    strong, weak, middle = (each.leakage for each in made[1:4])
+    strong, weak, middle = (item.leakage for item in made[1:4])
     assert strong is not None
     assert middle is not None
     assert weak is not None
@@ -102,7 +102,7 @@ def test_leakages_of_one_curve_fall_with_strength_at_limits_for_all() -> None:
     assert middle.value == strong.value == bernoulli_leakage(9 / 60, 0.01)
     ends = binomtest(7, 60).proportion_ci(1 - 0.05 / 4, method="exact")
     assert strong.high == pytest.approx(bernoulli_leakage(ends.high, 0.01)), "the middle one's"
-    assert not any(each.note for each in made)
+    assert not any(item.note for item in made)
     assert made[4].leakage is not None
     alone = binomtest(50, 60).proportion_ci(1 - 0.05 / 4, method="exact")
     assert made[4].leakage.high == pytest.approx(bernoulli_leakage(alone.high, 0.01))

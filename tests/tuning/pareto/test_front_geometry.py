@@ -22,8 +22,8 @@ def test_the_non_dominated_set_is_that_of_brute_force(seed: int) -> None:
     points = [tuple(map(float, row)) for row in draw.integers(0, 6, (40, 3))]  # ties abound
     expected = tuple(
         place
-        for place, each in enumerate(points)
-        if not any(dominates(other, each) for other in points)
+        for place, point in enumerate(points)
+        if not any(dominates(other, point) for other in points)
     )
     assert non_dominated(points) == expected
     assert non_dominated([]) == ()

@@ -31,7 +31,7 @@ def front(plan: Plan, *found: Point) -> Front:
 def test_places_count_once_and_trials_all(plan: Plan) -> None:
     twice = toy("a", 0.5)
     found = front(plan, twice, twice, toy("b", 0.5))
-    assert [(each.family, each.place) for each in found.points] == [
+    assert [(point.family, point.place) for point in found.points] == [
         ("none", None),
         ("a", 0.5),
         ("b", 0.5),
@@ -43,7 +43,7 @@ def test_who_is_dominated_is_not_on_the_front(plan: Plan) -> None:
     found = front(plan, toy("a", 0.5), toy("b", 0.5), toy("a", 1.0))
     assert 2 not in found.front, "b loses a tenth more than a everywhere"
     best = [found.points[place].objectives for place in found.front]
-    assert found.hypervolume == hypervolume([each for each in best if each], REFERENCE)
+    assert found.hypervolume == hypervolume([item for item in best if item], REFERENCE)
     assert found.knee == 1, "half way is nearest to both ends"
 
 

@@ -40,19 +40,19 @@ def front() -> Front:
 
 
 def test_what_a_front_holds(front: Front) -> None:
-    names = [each.family for each in front.points]
+    names = [point.family for point in front.points]
     assert names[0] == "none"
     assert sorted(names[1:3]) == ["paillier", "secret-sharing"]
     assert (len(names), front.evaluations, front.wanted) == (9, 8, 8)
-    for each in front.points:
-        assert each.units == (0 if each.family == "paillier" else 10)
-        if each.leakage is not None:
-            assert each.leakage.low <= each.leakage.value <= each.leakage.high
-    noise = {each.place: each for each in front.points if each.family == "randomization"}
+    for point in front.points:
+        assert point.units == (0 if point.family == "paillier" else 10)
+        if point.leakage is not None:
+            assert point.leakage.low <= point.leakage.value <= point.leakage.high
+    noise = {point.place: point for point in front.points if point.family == "randomization"}
     assert noise[0.0].recovered > noise[1.0].recovered
     best = [front.points[place].objectives for place in front.front]
     assert front.knee in front.front
-    assert front.hypervolume == hypervolume([each for each in best if each], REFERENCE)
+    assert front.hypervolume == hypervolume([item for item in best if item], REFERENCE)
     assert front.attacks == ("gaussian-posterior",)
     assert (front.claim.rounds, front.claim.candidates) == (60, 21)
 
@@ -131,7 +131,7 @@ def test_a_front_goes_on_where_it_was(
     all_ = measured(8)
     assert few.points == all_.points[: len(few.points)]
     assert all_.points == front.points
-    assert [each.evaluations for each in seen] == list(range(1, 9)), "told after every point"
+    assert [item.evaluations for item in seen] == list(range(1, 9)), "told after every point"
 
 
 @pytest.mark.parametrize("sampler", ["motpe", "nsga2"])
@@ -146,14 +146,14 @@ def test_optuna_picks_points_against_a_curious_client(sampler: Any) -> None:
         **ASKED,
     )
     assert found.evaluations == 4
-    assert all(0 <= (each.strength or 0) <= 1 for each in found.points)
+    assert all(0 <= (point.strength or 0) <= 1 for point in found.points)
     assert found.limits[-1].startswith("A curious client is the adversary")
 
 
 def test_a_point_without_costs_is_not_on_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate(monkeypatch, diverging=("randomization",))
     found = pareto(small, families=("randomization",), evaluations=2, units=4, **ASKED)
-    lost = [n for n, each in enumerate(found.points) if each.family == "randomization"]
+    lost = [n for n, point in enumerate(found.points) if point.family == "randomization"]
     assert len(lost) == 2
     assert not set(lost) & set(found.front)
     assert all("diverged" in found.points[n].note for n in lost)

@@ -16,7 +16,7 @@ from trilemma.game.jobs import AttackJob, Job, TrainJob
 from trilemma.protection.protection import Protection
 from trilemma.tuning.calibration.outcomes import Tested
 from trilemma.tuning.families.family import Family
-from trilemma.tuning.pareto.point_evaluator import Meter
+from trilemma.tuning.pareto.point_evaluator import PointEvaluator
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.points import Point
@@ -24,76 +24,80 @@ from trilemma.tuning.results.points import Point
 NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-masks")
 
 
-def meter(**settings: Any) -> Meter:
+def evaluator(**settings: Any) -> PointEvaluator:
     asked = {"attacks": ("gaussian-posterior", "analytic"), "steps": 2, "families": NAMES}
     request = Request(**{"basis": "measured", **asked, **settings})
-    return Meter(Plan.of(small(), request), units=40, seeds=2)
+    return PointEvaluator(Plan.of(small(), request), units=40, seeds=2)
 
 
 @pytest.fixture(scope="module")
-def usual() -> Meter:
-    return meter()
+def usual() -> PointEvaluator:
+    return evaluator()
 
 
-def family(meter: Meter, name: str) -> Family:
-    (found,) = (each for each in meter.plan.families if each.name == name)
+def family(evaluator: PointEvaluator, name: str) -> Family:
+    (found,) = (item for item in evaluator.plan.families if item.name == name)
     return found
 
 
 def measured(
-    meter: Meter, name: str, strength: float, done: list[Job] | None = None, **laws: Any
+    evaluator: PointEvaluator,
+    name: str,
+    strength: float,
+    done: list[Job] | None = None,
+    **distributions: Any,
 ) -> Point:
-    run = runner(Simulated(small, None, 1, 2, 0, **laws), done)
-    return run(meter.point(family(meter, name), strength))
+    run = runner(Simulated(small, None, 1, 2, 0, **distributions), done)
+    return run(evaluator.point(family(evaluator, name), strength))
 
 
-def test_the_start_costs_nothing_and_leaks_most(usual: Meter) -> None:
+def test_the_start_costs_nothing_and_leaks_most(usual: PointEvaluator) -> None:
     found = runner(Simulated(small, None, 1, 2, 0))(usual.unprotected())
     assert (found.family, found.protection, found.units) == ("none", "none", 40)
     assert found.recovered == 40
     assert found.utility_loss == found.efficiency_reduction == Estimate(0, 0, 0)
 
 
-def test_the_same_games_at_every_strength_by_the_leading_attack(usual: Meter) -> None:
+def test_the_same_games_at_every_strength_by_the_leading_attack(usual: PointEvaluator) -> None:
     done: list[Job] = []
     points = [measured(usual, "randomization", s, done) for s in (0.0, 0.5, 1.0)]
-    rates = [each.recovered for each in points]
+    rates = [point.recovered for point in points]
     assert rates == sorted(rates, reverse=True)
     assert rates[0] > rates[-1]
-    played = [each for each in done if isinstance(each, AttackJob)]
-    assert {each.stream for each in played} == {"front of the message"}
-    assert {each.attacks for each in played} == {("gaussian-posterior",)}
-    assert {each.rounds for each in played} == {60}
-    assert {each.seed for each in done if isinstance(each, TrainJob)} == {0, 1}
-    assert all(each.by_attack == {"gaussian-posterior": each.recovered} for each in points)
+    played = [item for item in done if isinstance(item, AttackJob)]
+    assert {item.stream for item in played} == {"front of the message"}
+    assert {item.attacks for item in played} == {("gaussian-posterior",)}
+    assert {item.rounds for item in played} == {60}
+    assert {item.seed for item in done if isinstance(item, TrainJob)} == {0, 1}
+    assert all(point.by_attack == {"gaussian-posterior": point.recovered} for point in points)
 
 
-def test_what_thins_is_measured_for_one_round(usual: Meter) -> None:
+def test_what_thins_is_measured_for_one_round(usual: PointEvaluator) -> None:
     done: list[Job] = []
     measured(usual, "compression", 0.5, done)
-    assert {each.rounds for each in done if isinstance(each, AttackJob)} == {1}
+    assert {item.rounds for item in done if isinstance(item, AttackJob)} == {1}
 
 
-def test_masks_cancel_in_the_sum_which_the_server_reads_too(usual: Meter) -> None:
+def test_masks_cancel_in_the_sum_which_the_server_reads_too(usual: PointEvaluator) -> None:
     done: list[Job] = []
     found = measured(usual, "bounded-masks", 1.0, done, summed=0.9)
-    played = {each.stream for each in done if isinstance(each, AttackJob)}
+    played = {item.stream for item in done if isinstance(item, AttackJob)}
     assert played == {"front of the message", "front of the sum"}
     bare = measured(usual, "secret-sharing", 0.0, summed=0.9)
     assert found.recovered >= bare.recovered > 30
     assert "Not to be deployed" in found.note
 
 
-def test_a_key_is_never_a_measured_zero(usual: Meter) -> None:
+def test_a_key_is_never_a_measured_zero(usual: PointEvaluator) -> None:
     done: list[Job] = []
     found = measured(usual, "paillier", 0.0, done)
     assert (found.basis, found.leakage, found.units) == ("cryptographic", None, 0)
-    assert not [each for each in done if isinstance(each, AttackJob)]
+    assert not [item for item in done if isinstance(item, AttackJob)]
     assert "3072 bits" in found.note
 
 
 def test_what_cannot_be_run_or_trained_says_why(
-    usual: Meter, monkeypatch: pytest.MonkeyPatch
+    usual: PointEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = measured(usual, "randomization", 1.0, diverging=("randomization",))
     assert (lost.objectives, lost.units) == (None, 40)
@@ -108,7 +112,7 @@ def test_what_cannot_be_run_or_trained_says_why(
     assert bad.note == "Cannot be run: noise is below the grid."
 
 
-def test_the_strength_that_was_found_costs_no_further_game(usual: Meter) -> None:
+def test_the_strength_that_was_found_costs_no_further_game(usual: PointEvaluator) -> None:
     noise = family(usual, "randomization")
     tests = (
         Tested("gaussian-posterior", 1e-3, 9, 9, passed=False),
@@ -127,7 +131,7 @@ def test_the_strength_that_was_found_costs_no_further_game(usual: Meter) -> None
 
 
 def test_a_curious_client_reads_sums() -> None:
-    curious = meter(adversary="client", families=("randomization", "secret-sharing"))
+    curious = evaluator(adversary="client", families=("randomization", "secret-sharing"))
     found = runner(Simulated(small, None, 1, 2, 0))(curious.unprotected())
     assert found.recovered < 10, "the rate of a bare sum"
     assert [what for what, _ in curious.sights(family(curious, "randomization"), 0.0)] == ["sum"]

@@ -45,9 +45,9 @@ def toy(family: str, place: float) -> Point:
 
 def worked(trials: Study, count: int) -> list[tuple[str, float]]:
     while choices := trials.choices(count, at_once=1):
-        for each in choices:
-            trials.finish(each, toy(each.family, each.place))
-    return [(each.family, each.place or 0.0) for each in trials.points()]
+        for choice in choices:
+            trials.finish(choice, toy(choice.family, choice.place))
+    return [(point.family, point.place or 0.0) for point in trials.points()]
 
 
 @pytest.mark.parametrize("sampler", ["grid", "motpe", "nsga2"])
@@ -76,7 +76,7 @@ def test_two_owners_share_a_study(tmp_path: Path, sampler: SamplerName) -> None:
         assert again.trial.number == held.trial.number
         mine.finish(again, Point(again.family, again.place, note="It diverged."))
         assert not yours.choices(6, at_once=1)
-        assert [each.note for each in mine.points()].count("It diverged.") == 1
+        assert [point.note for point in mine.points()].count("It diverged.") == 1
         assert len(mine.points()) == 6
 
 

@@ -28,7 +28,7 @@ def plan() -> Plan:
 
 def last(plan: Plan, spec: str, who: str = "known") -> float | None:
     chosen = replace(candidate("randomization", 0.1), protection=spec)
-    found = [each for each in bounds_above(plan, chosen) if each.participation == who]
+    found = [bound for bound in bounds_above(plan, chosen) if bound.participation == who]
     return found[-1].leakage.high if found else None
 
 
@@ -38,7 +38,7 @@ def refused(plan: Plan, spec: str) -> tuple[str, ...]:
 
 def by_hand(plan: Plan, powers: float) -> float:
     """The bound at z = S √(Σ w² v) / (w C) of the client with the largest weight."""
-    own, sizes = plan.scenario.local_training, [len(each) for each in plan.scenario.records]
+    own, sizes = plan.scenario.local_training, [len(record) for record in plan.scenario.records]
     z = own.batch * math.sqrt(powers * VARIANCE) / CLIP
     training = Training(plan.claim.rounds, own.batch / min(sizes), z, "known")
     return leakage_bound(training, plan.claim.candidates)
@@ -56,7 +56,7 @@ def test_only_noise_that_the_attacker_does_not_know_counts(
     plan: Plan, spec: str, adversary: Adversary, clients: int
 ) -> None:
     """Two clients of equal weight: the server sees a message or the sum, a client its own."""
-    assert len({len(each) for each in plan.scenario.records}) == 1
+    assert len({len(record) for record in plan.scenario.records}) == 1
     found = last(replace(plan, request=Request(adversary=adversary)), spec)
     assert found is not None
     assert found == pytest.approx(by_hand(plan, clients), rel=5e-3)

@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 
 from trilemma.accounting.sampled_training import Participation
 from trilemma.game.job_results import decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.claims import Claim
 from trilemma.game.scenario import Scenario
@@ -51,9 +51,9 @@ def proof(participation: Participation) -> Proof:
     return Proof.of(Plan.of(scenario(), request), "secret-sharing")
 
 
-def right_picks(made: Proof, participation: Participation, share: float = 1.0) -> int:
-    """Right picks of the exact posterior, with this share of the noise that is proved."""
-    work = Bench(scenario(), Claim(20, SIZE), 1, 2, 0)()
+def right_guesses(made: Proof, participation: Participation, share: float = 1.0) -> int:
+    """Right guesses of the exact posterior, with this share of the noise that is proved."""
+    work = JobRunner(scenario(), Claim(20, SIZE), 1, 2, 0)()
     variance = made.variance() * share
     found = 0
     for first in range(0, GAMES, 50):
@@ -75,7 +75,7 @@ def right_picks(made: Proof, participation: Participation, share: float = 1.0) -
 @pytest.mark.parametrize("participation", ["secret", "known"])
 def test_the_exact_posterior_stays_below_the_bound_and_near(participation: Participation) -> None:
     made = proof(participation)
-    bound, right = made.success(SIZE), right_picks(made, participation)
+    bound, right = made.success(SIZE), right_guesses(made, participation)
     assert binom.sf(right - 1, GAMES, bound) > UNLIKELY
     assert right / GAMES > bound / 3
 
@@ -83,7 +83,7 @@ def test_the_exact_posterior_stays_below_the_bound_and_near(participation: Parti
 def test_whoever_is_told_the_rounds_breaks_the_bound_of_who_is_not() -> None:
     """So participation has to be secret indeed, which takes Poisson sampling."""
     made = proof("secret")
-    right = right_picks(made, "known")
+    right = right_guesses(made, "known")
     assert binom.sf(right - 1, GAMES, made.success(SIZE)) < UNLIKELY
     assert binom.sf(right - 1, GAMES, made.success(SIZE, "known")) > UNLIKELY
 
@@ -91,5 +91,5 @@ def test_whoever_is_told_the_rounds_breaks_the_bound_of_who_is_not() -> None:
 def test_noise_of_helpers_counted_as_honest_breaks_the_bound() -> None:
     """Two of three help and take their noise out: a third of it is left."""
     made = proof("known")
-    right = right_picks(made, "known", share=1 / 3)
+    right = right_guesses(made, "known", share=1 / 3)
     assert binom.sf(right - 1, GAMES, made.success(SIZE)) < UNLIKELY

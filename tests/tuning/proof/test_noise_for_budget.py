@@ -120,11 +120,11 @@ SLOW = pytest.mark.slow
     ("participation", "settings"),
     [
         ("secret", {}),
-        ("secret", {"line_up": 50}),
+        ("secret", {"candidates": 50}),
         pytest.param("secret", {"person": 2}, marks=SLOW),
         pytest.param("secret", {"budget": 0.15}, marks=SLOW),
         ("known", {}),
-        ("known", {"line_up": 50}),
+        ("known", {"candidates": 50}),
         ("known", {"person": 2}),
         ("known", {"budget": 0.15}),
     ],
@@ -144,7 +144,7 @@ def test_the_budget_is_kept_and_hardly_more(participation: str, settings: dict[s
 
 def test_all_candidate_sets_need_more_noise_than_one_and_several_records_more() -> None:
     secret, known = proof(participation="secret"), proof()
-    one = proof(participation="secret", line_up=50)
+    one = proof(participation="secret", candidates=50)
     assert secret.variance() > one.variance()
     assert secret.success(50, "known") > secret.success(50)
     drawn = proof(federation(batch=80), participation="secret")
@@ -157,9 +157,9 @@ def test_the_client_with_the_fewest_records_decides() -> None:
     scenario = federation()
     shorter = [scenario.records[0][range(40)], *scenario.records[1:]]  # type: ignore[index]
     uneven = replace(scenario, clients=shorter)
-    few = proof(uneven, line_up=50, participation="secret")
+    few = proof(uneven, candidates=50, participation="secret")
     assert few.training.q == 2 / 40
-    assert few.variance() > proof(scenario, line_up=50, participation="secret").variance()
+    assert few.variance() > proof(scenario, candidates=50, participation="secret").variance()
     assert deployed(few).sampling_rate == 2 / 40
     # In full batches every record of every client moves the sum by C/S, S = 40.
     full = proof(uneven)
@@ -202,7 +202,9 @@ def test_such_a_part_is_as_large_where_participation_is_secret(
 
 def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = federation()
-    own = sum(2 * each.numel() for each in scenario.model.parameters() if each.ndim == 2)
+    own = sum(
+        2 * parameter.numel() for parameter in scenario.model.parameters() if parameter.ndim == 2
+    )
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._FLOPS", 5 * 3 * own * 20)
     assert _bearable(scenario) == 20
     _bearable.cache_clear()
@@ -235,7 +237,7 @@ def test_what_is_deployed_is_what_is_proved() -> None:
     assert Recipe.of(terms) == settled(recipe, scenario), "nothing that is not deployed"
     assert applied(Recipe.of(terms), scenario).task.layout == applied(recipe, scenario).task.layout
     assert terms.server is not None
-    assert [each.layer for each in terms.server.centring] == ["0", "2"]
+    assert [item.layer for item in terms.server.centring] == ["0", "2"]
 
 
 def test_the_federations_own_training_can_be_kept() -> None:
@@ -314,7 +316,7 @@ def test_single_messages_travel_as_they_are_and_leave_no_remainder() -> None:
 
 def test_fedavg_takes_the_level_that_needs_less_noise() -> None:
     local = LocalTraining("fedavg", lr=0.1, steps=2, batch=1)
-    few = proof(replace(federation(), local_training=local), rounds=40, line_up=50)
+    few = proof(replace(federation(), local_training=local), rounds=40, candidates=50)
     assert (few.level, few.local_training.sampling) == ("record", "poisson")
     ratio = noise_ratio_for(
         0.3,
@@ -327,7 +329,7 @@ def test_fedavg_takes_the_level_that_needs_less_noise() -> None:
     )
     assert 2 * few.training.noise_multiplier == pytest.approx(ratio)
     full = replace(local, batch=79)
-    many = proof(replace(federation(), local_training=full), rounds=40, line_up=50)
+    many = proof(replace(federation(), local_training=full), rounds=40, candidates=50)
     assert (many.level, many.local_training.sampling) == ("client", "fixed")
     assert many.training.noise_multiplier < 2 * few.training.noise_multiplier * 40
     for made in (few, many):

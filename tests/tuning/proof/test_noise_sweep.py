@@ -13,7 +13,7 @@ from tests.cli.own_scenario import small
 from tests.tuning.proof.test_proved_candidates import found, plan
 from tests.tuning.simulating import Simulated, runner
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.game.jobs import AttackJob, Job, TrainJob
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
@@ -24,10 +24,10 @@ from trilemma.tuning.results.success_by_noise import TradeOff
 from trilemma.tuning.time_left import amount_of, kind_of
 
 
-def figure(done: list[Job] | None = None, **laws: Any) -> TradeOff:
+def figure(done: list[Job] | None = None, **distributions: Any) -> TradeOff:
     candidate = found(helpers=1)
-    bench = Simulated(small(4), None, 1, 2, 0, **laws)
-    made = runner(bench, done)(trade_off(plan(helpers=1), candidate))
+    job_runner = Simulated(small(4), None, 1, 2, 0, **distributions)
+    made = runner(job_runner, done)(trade_off(plan(helpers=1), candidate))
     assert made is not None
     return made
 
@@ -82,18 +82,20 @@ def test_its_work_is_within_what_was_announced() -> None:
 def test_who_knows_more_succeeds_more_and_noise_never_helps(summed: float) -> None:
     made = figure(summed=summed)
     for name in ("lower", "upper", "rate"):
-        table = np.array([[getattr(each, name) for each in p.attackers] for p in made.points])
+        table = np.array(
+            [[getattr(attacker, name) for attacker in p.attackers] for p in made.points]
+        )
         assert (np.diff(table, axis=1) >= 0).all(), "a weaker attacker looks stronger"
         assert (np.diff(table, axis=0) <= 0).all(), "more noise seems to help"
     for point in made.points:
-        assert [each.knows for each in point.attackers] == list(RUNGS)
-        assert all(each.upper <= point.proof for each in point.attackers)
-        assert all(1 / 21 <= each.rate <= point.proof for each in point.attackers)
+        assert [attacker.knows for attacker in point.attackers] == list(KNOWLEDGE_LEVELS)
+        assert all(attacker.upper <= point.proof for attacker in point.attackers)
+        assert all(1 / 21 <= attacker.rate <= point.proof for attacker in point.attackers)
 
 
 def test_limits_are_exact_and_share_the_error() -> None:
     made = figure(summed=0.3)
-    cells = sum(each.units > 0 for point in made.points for each in point.attackers)
+    cells = sum(attacker.units > 0 for point in made.points for attacker in point.attackers)
     tail = 0.05 / cells / 2
     last = made.points[-1].attackers[-1]
     own = beta.ppf(tail, last.recovered, last.units - last.recovered + 1) if last.recovered else 0
@@ -132,7 +134,7 @@ def test_clipped_updates_have_a_proof_and_trainings_but_no_games() -> None:
     made = runner(Simulated(small(4), None, 1, 2, 0), done)(trade_off(plan(helpers=1), whole))
     assert made is not None
     assert not any(isinstance(job, AttackJob) for job in done)
-    assert all(each.units == 0 for point in made.points for each in point.attackers)
+    assert all(attacker.units == 0 for point in made.points for attacker in point.attackers)
 
 
 def test_without_the_rounds_the_exact_posterior_alone_plays() -> None:

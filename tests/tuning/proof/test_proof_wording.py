@@ -25,7 +25,7 @@ PROOF = Certificate(
     person=1,
     success={2: 0.8, 100: 0.1163, 5000: 0.02},
     leakage=0.2999,
-    worst_line_up=5,
+    worst_candidates=5,
     epsilon=7.9,
     delta=1e-5,
     true_positive_rate=0.116,
@@ -44,8 +44,8 @@ def test_the_prior_the_rounds_the_helpers_and_the_rate_are_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"line_up": 5000}, "5,000 equally likely records"),
-        ({"line_up": 5000}, "at most 2 of 100 attempts; blind guessing gives 0.02. Proved."),
+        ({"candidates": 5000}, "5,000 equally likely records"),
+        ({"candidates": 5000}, "at most 2 of 100 attempts; blind guessing gives 0.02. Proved."),
         ({"participation": "known"}, "sees all 150 rounds and is helped"),
         ({"helpers": 2}, "helped by at most 2 clients"),
         ({"helpers": 0}, "used a record, guesses"),

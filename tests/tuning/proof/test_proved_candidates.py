@@ -43,12 +43,12 @@ def plan(**settings: Any) -> Plan:
 
 
 def found(
-    name: str = SHARED, done: list[Job] | None = None, laws: Any = None, **settings: Any
+    name: str = SHARED, done: list[Job] | None = None, distributions: Any = None, **settings: Any
 ) -> Candidate:
     made = plan(**settings)
-    bench = Simulated(made.source, None, 1, 2, 0, **(laws or {}))
-    (family,) = (each for each in made.families if each.name == name)
-    return runner(bench, done)(certified_candidate(made, family))
+    job_runner = Simulated(made.source, None, 1, 2, 0, **(distributions or {}))
+    (family,) = (item for item in made.families if item.name == name)
+    return runner(job_runner, done)(certified_candidate(made, family))
 
 
 def test_every_number_of_the_certificate_follows_from_z() -> None:
@@ -63,7 +63,7 @@ def test_every_number_of_the_certificate_follows_from_z() -> None:
         assert rate == pytest.approx(success_bound(training, size, remainder=rest))
         assert proof.known is not None
         assert proof.known[size] == pytest.approx(rate)
-    assert (proof.leakage, proof.worst_line_up) == leakage_supremum(training, remainder=rest)
+    assert (proof.leakage, proof.worst_candidates) == leakage_supremum(training, remainder=rest)
     assert proof.leakage <= 0.3
     assert proof.epsilon == epsilon(training, 1e-5)
     assert proof.true_positive_rate == true_positive_rate(training)
@@ -99,7 +99,7 @@ def test_the_candidate_says_what_was_proved_and_carries_its_deployment() -> None
 
 def test_utility_is_reported_on_records_that_did_not_choose() -> None:
     done: list[Job] = []
-    candidate = found(done=done, laws={"lost": {"randomization": 0.04}})
+    candidate = found(done=done, distributions={"lost": {"randomization": 0.04}})
     assert candidate.costs is not None
     assert candidate.costs.utility_loss.value == pytest.approx(0.04, abs=2e-3)
     assert candidate.costs.best_unprotected_metric == pytest.approx(0.9)
@@ -126,10 +126,10 @@ def test_a_helper_with_the_key_opens_every_update() -> None:
 
 
 def test_what_cannot_be_trained_or_breaks_a_cap_is_not_feasible() -> None:
-    broken = found(laws={"diverging": ("randomization:",)})
+    broken = found(distributions={"diverging": ("randomization:",)})
     assert not broken.feasible
     assert "diverged" in broken.statement
-    dear = found(laws={"lost": {"randomization": 0.2}}, max_utility_loss=0.1)
+    dear = found(distributions={"lost": {"randomization": 0.2}}, max_utility_loss=0.1)
     assert not dear.feasible
     assert "exceeds the cap" in dear.statement
 
@@ -137,8 +137,8 @@ def test_what_cannot_be_trained_or_breaks_a_cap_is_not_feasible() -> None:
 def test_a_malicious_server_stands_beside_the_proof() -> None:
     made, done = plan(helpers=1), list[Job]()
     candidate = found(helpers=1)
-    bench = Simulated(made.source, None, 1, 2, 0, summed=0.25)
-    (malicious,) = runner(bench, done)(crafted_beside(made, candidate))
+    job_runner = Simulated(made.source, None, 1, 2, 0, summed=0.25)
+    (malicious,) = runner(job_runner, done)(crafted_beside(made, candidate))
     proof = candidate.certificate
     assert proof is not None
     assert proof.known is not None
@@ -153,18 +153,18 @@ def test_a_malicious_server_stands_beside_the_proof() -> None:
         assert (task.crafted, task.rounds) == ("imprint", 1)
         assert noise.variance == pytest.approx(proof.variance * 2 / 3 / made.claim.rounds)
     whole = replace(candidate, certificate=replace(proof, clips_updates=True))
-    assert runner(bench)(crafted_beside(made, whole)) == ()
+    assert runner(job_runner)(crafted_beside(made, whole)) == ()
 
 
 def test_leakage_against_rounds_has_the_proof_above_the_games() -> None:
     made, candidate = plan(), found()
     proof = candidate.certificate
     assert proof is not None
-    bench = Simulated(made.source, None, 1, 2, 0, summed=0.02)
-    points = runner(bench)(proved_rounds(made, candidate))
-    proved = {each.rounds: each.leakage.high for each in points if each.certified}
+    job_runner = Simulated(made.source, None, 1, 2, 0, summed=0.02)
+    points = runner(job_runner)(proved_rounds(made, candidate))
+    proved = {point.rounds: point.leakage.high for point in points if point.certified}
     for knows in ("rest", "candidates"):
-        assert proved.keys() == {each.rounds for each in points if each.knows == knows}
+        assert proved.keys() == {point.rounds for point in points if point.knows == knows}
     assert max(proved) == 60
     for rounds, bound in proved.items():
         expected = leakage_bound(proof.training(rounds), 21, remainder=proof.remainder)
@@ -185,22 +185,22 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert verdict.claim.participation == "known"
     assert verdict.headline.startswith("An attacker who starts with 100 equally likely records")
     assert verdict.headline.endswith("Proved.")
-    assert any("momentum, error feedback" in each for each in verdict.limits)
+    assert any("momentum, error feedback" in limit for limit in verdict.limits)
     assert not verdict.beside
     assert verdict.trade_off is not None
-    assert {each.knows for each in verdict.rounds} == {"anyone", "rest", "candidates"}
-    assert [each.basis for each in verdict.candidates] == ["certified"] * 3
+    assert {item.knows for item in verdict.rounds} == {"anyone", "rest", "candidates"}
+    assert [item.basis for item in verdict.candidates] == ["certified"] * 3
     assert not verdict.curves
     verdict.save(tmp_path / "verdict.json")
     assert Verdict.load(tmp_path / "verdict.json") == verdict
 
 
 def test_a_line_up_that_no_data_could_fill_can_be_proved() -> None:
-    candidate = found(line_up=5000)
+    candidate = found(candidates=5000)
     proof = candidate.certificate
     assert proof is not None
-    assert (proof.line_up, proof.worst_line_up) == (5000, 5000)
-    assert plan(line_up=5000).claim.candidates == 21, "games are played with what there is"
+    assert (proof.candidates, proof.worst_candidates) == (5000, 5000)
+    assert plan(candidates=5000).claim.candidates == 21, "games are played with what there is"
     assert "at N = 5,000" in candidate.statement
 
 

@@ -30,7 +30,7 @@ UNLIKELY = 1e-9
 
 @cache
 def certified() -> tuple[Plan, Proof]:
-    """Ten clients, threshold 7, one curious client tolerated, 150 rounds, every line-up."""
+    """Ten clients, threshold 7, one curious client tolerated, 150 rounds, every candidate set."""
     plan = Plan.of(load_scenario("digits"), Request(knows="anyone", helpers=1))
     return plan, Proof.of(plan, "secret-sharing")
 
@@ -79,7 +79,7 @@ def test_survivors_leave_the_noise_that_was_proved(entropy: Seeded | System, dro
     assert 150 * least / proof.clip >= proof.training.noise_multiplier
     # Range and grid: nothing was refused, and the largest message is far inside.
     assert carrier.step_size() <= noise.scale / 3
-    largest = max(float(each.abs().max()) for each in updates) + 7 * noise.scale
+    largest = max(float(update.abs().max()) for update in updates) + 7 * noise.scale
     assert largest < carrier.clip_range
 
 

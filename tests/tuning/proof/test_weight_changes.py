@@ -50,7 +50,7 @@ def _proved(local: LocalTraining, participation: str, person: int) -> Verdict:
             person=person,
             seeds=2,
             families=(SHARED,),
-            line_up=SIZE,
+            candidate_set=SIZE,
             helpers=1,
         )
 
@@ -101,13 +101,13 @@ def test_the_smaller_proof_is_deployed_and_the_ledger_counts_as_much(
 
 
 def test_either_level_alone_would_need_more_noise() -> None:
-    few, most = (proved(each).choice for each in (FEW, MOST))
+    few, most = (proved(value).choice for value in (FEW, MOST))
     assert few is not None
     assert most is not None
     small_ratio, large_ratio = (
-        each.certificate.noise_multiplier * (2 if each.certificate.level == "record" else 1)
-        for each in (few, most)
-        if each.certificate is not None
+        value.certificate.noise_multiplier * (2 if value.certificate.level == "record" else 1)
+        for value in (few, most)
+        if value.certificate is not None
     )
     rate = 1 - (1 - 1 / 80) ** STEPS
     assert leakage_bound(Training(ROUNDS, rate, small_ratio / 2, "known"), SIZE) <= 0.3
@@ -124,7 +124,7 @@ def test_the_records_of_a_person_are_counted_once() -> None:
     assert proof.sampling_rate == pytest.approx(1 - (1 - 1 / 80) ** (3 * STEPS))
     assert proof.training().records_of_person == 1
     assert leakage_bound(proof.training(), SIZE, remainder=proof.remainder) == proof.leakage
-    above = {each.rounds: each.leakage.high for each in verdict.rounds if each.certified}
+    above = {item.rounds: item.leakage.high for item in verdict.rounds if item.certified}
     size = verdict.claim.candidates  # the games', not the proof's
     expected = leakage_bound(proof.training(), size, remainder=proof.remainder)
     assert above[ROUNDS] == pytest.approx(expected)

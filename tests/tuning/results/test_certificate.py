@@ -13,7 +13,7 @@ def certificate() -> Certificate:
     return Certificate(
         level="record", noise_multiplier=0.8, variance=1e-3, record_clip=1.0, server_lr=0.5,
         rounds=150, sampling_rate=0.03, participation="secret", survivors=7, helpers=0, person=1,
-        success={100: 0.2}, leakage=0.3, worst_line_up=100, epsilon=2.0, delta=1e-5,
+        success={100: 0.2}, leakage=0.3, worst_candidates=100, epsilon=2.0, delta=1e-5,
         true_positive_rate=0.1,
     )  # fmt: skip
 
@@ -28,7 +28,7 @@ def test_the_training_of_a_certificate() -> None:
 def test_fewer_rounds_and_secret_participation_allow_less() -> None:
     proof = certificate()
     whole, few, known = (
-        success_bound(each, 100)
-        for each in (proof.training(), proof.training(7), proof.training(None, "known"))
+        success_bound(value, 100)
+        for value in (proof.training(), proof.training(7), proof.training(None, "known"))
     )
     assert few < whole < known

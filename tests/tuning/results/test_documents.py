@@ -82,7 +82,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     if not isinstance(value, dict | list):
         return [path]
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    return [path, *(leaf for key, each in items for leaf in leaves(each, (*path, key)))]
+    return [path, *(leaf for key, item in items for leaf in leaves(item, (*path, key)))]
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -127,7 +127,7 @@ def test_values_outside_their_domain_are_refused(
     document: Any = examples.verdict().as_json()
     *path, last = place
     inner = document
-    for each in path:
-        inner = inner[each]
+    for item in path:
+        inner = inner[item]
     inner[last] = value
     assert sentence in refused(tmp_path / "verdict.json", json.dumps(document), Verdict.load)

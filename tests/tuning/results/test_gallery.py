@@ -15,9 +15,9 @@ from trilemma.tuning.results.gallery import GALLERY, Column, Gallery
 
 @pytest.fixture
 def gallery() -> Gallery:
-    tagged = (tuple(range(6)), tuple(range(6, 12)))
-    column = Column("unprotected", "none", "analytic", 1, tagged, tagged, (True, True))
-    return Gallery((1, 1, 6), 0.0, 1.0, {"unprotected": tagged}, (column,))
+    target = (tuple(range(6)), tuple(range(6, 12)))
+    column = Column("unprotected", "none", "analytic", 1, target, target, (True, True))
+    return Gallery((1, 1, 6), 0.0, 1.0, {"unprotected": target}, (column,))
 
 
 def test_a_gallery_survives_its_file(gallery: Gallery, tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def test_the_published_schema_is_that_of_the_code() -> None:
 def longest(value: Any) -> int:
     """Of all lists of numbers in a document, but for the games won after each checkpoint."""
     if isinstance(value, dict):
-        return max((longest(each) for name, each in value.items() if name != "after"), default=0)
+        return max((longest(item) for name, item in value.items() if name != "after"), default=0)
     if isinstance(value, list):
-        numbers = all(isinstance(each, int | float) for each in value)
+        numbers = all(isinstance(item, int | float) for item in value)
         return len(value) if numbers else max(map(longest, value), default=0)
     return 0
 

@@ -22,7 +22,7 @@ from trilemma.errors import InvalidInput
 from trilemma.learning.precision import LARGE
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Rung, View
+    from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.attacks.matching.lbfgs import Evaluate
     from trilemma.learning import Task
 
@@ -57,7 +57,7 @@ class Linkage:
     people: int = 400
 
     name: ClassVar[str] = "linkage"
-    rung: ClassVar[Rung] = "public"
+    knows: ClassVar[KnowledgeLevel] = "public"
     links: ClassVar[bool] = True
 
     @staticmethod
@@ -110,7 +110,7 @@ class Linkage:
                 said.update(zip(seen, readings(units, people, prior), strict=True))
         held = torch.tensor([at for at, own in enumerate(trainings) for _ in own])
         inputs, labels, guesses, loss = (
-            torch.cat(each)[held.to(each[0].device)] for each in zip(*found, strict=True)
+            torch.cat(group)[held.to(group[0].device)] for group in zip(*found, strict=True)
         )
         return Reconstructions(
             *(inputs, labels, loss, ~torch.isfinite(loss)),
@@ -162,12 +162,12 @@ class _Search:
         points = self.units.weights.new_zeros(int(self.training[-1]) + 1, 1, prior.size)
         never = torch.full_like(points[:, 0, 0], -torch.inf)
         variance = self.units.variance(self.effort.level)
-        law, seen = Rest.of(self.units, variance, self.people, self.seed, self.layers)
+        distribution, seen = Rest.of(self.units, variance, self.people, self.seed, self.layers)
         labels = self._classes(self._added(seen[self.message]))
         if len(self.units) < len(self.message):
-            law = law.at(self.message)
+            distribution = distribution.at(self.message)
         minima = minimise(
-            self._bound(law, labels),
+            self._bound(distribution, labels),
             points,
             never,
             solved=never,
@@ -178,15 +178,19 @@ class _Search:
         )
         found = prior.records(torch.nan_to_num(minima.points), Sorted.of(labels, prior.classes))
         pushed = prior.pushed(found[:, None], labels[:, None])[:, 0]
-        inputs, guesses = (view.input_spec.settled(self._inputs(each)) for each in (found, pushed))
+        inputs, guesses = (
+            view.input_spec.settled(self._inputs(value)) for value in (found, pushed)
+        )
         like = view.observation.update
         made = (inputs, self._targets(found, labels), guesses, minima.loss)
         inputs, told, guesses, loss = (
-            each.to(like) if each.is_floating_point() else each for each in made
+            item.to(like) if item.is_floating_point() else item for item in made
         )
         return inputs[:, None], told[:, None], guesses[:, None], loss
 
-    def _bound(self, law: Rest, labels: torch.Tensor) -> Callable[[torch.Tensor], Evaluate]:
+    def _bound(
+        self, distribution: Rest, labels: torch.Tensor
+    ) -> Callable[[torch.Tensor], Evaluate]:
         """What `minimise` binds: the negative log posterior of z [A, d] and its gradient."""
         prior, by_class = self.prior, Sorted.of(labels, self.prior.classes)
 
@@ -197,10 +201,10 @@ class _Search:
                 whole[chosen] = z
                 with torch.enable_grad():
                     records = prior.records(whole, by_class).requires_grad_()
-                    value = self._log_likelihood(law, records, labels)
-                    (slope,) = torch.autograd.grad(value.sum(), records)
-                slope = prior.pulled_back(slope, by_class)[chosen]
-                return (z * z).sum(1) / 2 - value.detach()[chosen], z - slope
+                    value = self._log_likelihood(distribution, records, labels)
+                    (gradient,) = torch.autograd.grad(value.sum(), records)
+                gradient = prior.pulled_back(gradient, by_class)[chosen]
+                return (z * z).sum(1) / 2 - value.detach()[chosen], z - gradient
 
             return evaluate
 
@@ -220,7 +224,7 @@ class _Search:
         return (torch.logsumexp(each, 2) - member.sum(1).clamp(min=1).log()).argmax(1)
 
     def _log_likelihood(
-        self, law: Rest, records: torch.Tensor, labels: torch.Tensor
+        self, distribution: Rest, records: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
         """Σ log p(G | x) [T] over each training's messages, of records [T, d] within the range."""
         view = self.units.view
@@ -228,7 +232,7 @@ class _Search:
         batch = Batch(inputs[self.training, None], targets[self.training, None], False)
         unit = records[:, : view.input_spec.size]
         beyond = (unit - unit.clamp(0, 1)).square().sum(1)
-        return self._added(law.log_likelihood(batch)[:, 0]) - _BORDER * beyond
+        return self._added(distribution.log_likelihood(batch)[:, 0]) - _BORDER * beyond
 
     def _inputs(self, records: torch.Tensor) -> torch.Tensor:
         """Inputs [T, *shape] of records as the prior counts them [T, d]."""

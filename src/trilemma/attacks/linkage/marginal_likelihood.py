@@ -67,8 +67,8 @@ class Rest:
         forms, counts = forms / remainder[:, None, None], parts.counts
         level = parts.level + forms[:, 0, 1:] @ counts.T
         level = level - ((counts @ forms[:, 1:, 1:]) * counts).sum(2) / 2
-        law = cls(made, inner, remainder, turned, counts, level)
-        return law, law._log_likelihood(own)
+        distribution = cls(made, inner, remainder, turned, counts, level)
+        return distribution, distribution._log_likelihood(own)
 
     @property
     def share(self) -> torch.Tensor:
@@ -78,7 +78,7 @@ class Rest:
     def at(self, messages: torch.Tensor) -> Rest:
         """The law of some of the messages, in any order and as often as they are named."""
         numbers = (self.inner, self.remainder, self.turned)
-        inner, remainder, turned = (each[messages] for each in numbers)
+        inner, remainder, turned = (number[messages] for number in numbers)
         made, level = self.made.at(messages), self.level[messages]
         return Rest(made, inner, remainder, turned, self.counts, level)
 
@@ -88,7 +88,7 @@ class Rest:
 
     def _log_likelihood(self, sides: Sides) -> torch.Tensor:
         """uᵀQ⁻¹G - ½ uᵀQ⁻¹u + log Σ_n exp(level_n - uᵀQ⁻¹ Σ n_c μ_c)."""
-        # The slope of rᵀAr is 2Ar, as A is symmetric: the product serves for both.
+        # The gradient of rᵀAr is 2Ar, as A is symmetric: the product serves for both.
         rows = sides.rows.detach()
         form = sides.square - ((rows @ self.inner) * (2 * sides.rows - rows)).sum(2)
         found = (sides.vectors - sides.rows @ self.turned) / self.remainder[:, None, None]

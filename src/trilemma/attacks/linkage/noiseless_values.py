@@ -1,10 +1,10 @@
 """What values without noise say of single inputs: that one is blank, or about how large it is.
 
-In a first linear layer a record's share of a coordinate is one of its inputs times a slope, and so
-exactly nothing where that input is zero. A zero that is read says that the input is blank in every
-record of the batch; another value, where all the others are probably blank, is one record's input
-times a slope that is known for its class. Which coordinate hangs on which input is told by where
-the public records' own shares vanish, not by the kind of layer.
+In a first linear layer a record's share of a coordinate is one of its inputs times a gradient, and
+so exactly nothing where that input is zero. A zero that is read says that the input is blank in
+every record of the batch; another value, where all the others are probably blank, is one record's
+input times a gradient that is known for its class. Which coordinate hangs on which input is told
+by where the public records' own shares vanish, not by the kind of layer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BORROWED: Final = 2.0  # records' worth of all classes' variance beside that of
 
 
 @dataclass(frozen=True, eq=False)
-class _Law:
+class _Distribution:
     """Shares of the records of class c: nothing, or N(mean, variance) with `there` [C, J]."""
 
     there: torch.Tensor
@@ -46,7 +46,7 @@ class _Law:
     variance: torch.Tensor
 
     @classmethod
-    def of(cls, values: torch.Tensor, could: torch.Tensor, member: torch.Tensor) -> _Law:
+    def of(cls, values: torch.Tensor, could: torch.Tensor, member: torch.Tensor) -> _Distribution:
         """Of values [P, J], which may be something where `could` [P, J] is 1; classes [P, C]."""
         some = (values != 0).to(values)
         count, total = member.T @ some, some.sum(0).clamp(min=1)
@@ -67,7 +67,7 @@ class Reading:
 
     Σ_c p(c | x) Σ_n p(n) Π_j p(G_j | x, c, n): c is the record's class, n [H, C] counts how many
     others there are of each, with log weights `level` [H]. The record's share of coordinate j is
-    nothing if its input at `places_j` is, else that input times `slope`; the input is 1 where
+    nothing if its input at `places_j` is, else that input times `gradient`; the input is 1 where
     there is none (-1). Each other's share is that of `rest`, and of all together nothing, or
     Gaussian.
     """
@@ -76,8 +76,8 @@ class Reading:
     spec: InputSpec
     places: torch.Tensor
     seen: torch.Tensor
-    slope: _Law
-    rest: _Law
+    gradient: _Distribution
+    rest: _Distribution
     counts: torch.Tensor
     level: torch.Tensor
 
@@ -100,10 +100,10 @@ class Reading:
         """
         (nothing, mean, variance), error = self._others, self._error
         some, blank = _log(1 - nothing.exp()), self.seen == 0
-        there = self.slope.there[label] * (x != 0)
+        there = self.gradient.there[label] * (x != 0)
         absent, present = _log(1 - there), _log(there)
         total = self.level + nothing[:, blank].sum(1) + absent[:, blank].sum(1)[:, None]
-        own, wide = self.slope.mean[label] * x, self.slope.variance[label] * x.square()
+        own, wide = self.gradient.mean[label] * x, self.gradient.variance[label] * x.square()
         for j in torch.nonzero(~blank)[:, 0].tolist():
             here, gone = present[:, j, None], absent[:, j, None]
             gap = self.seen[j] - own[:, j, None]
@@ -157,19 +157,19 @@ def _reading(units: Units, unit: int, people: Batch, prior: Prior) -> Reading | 
     weight = (weight if weight.ndim == 0 else weight[read]) / view.local_training.unit_size
     shares = shares[:, kept] * weight
     values = _values(people.inputs.to(shares), places)
-    counts, level, member = _company(view, people)
+    counts, level, member = _context(view, people)
     label = people.labels if view.task.classes is not None else torch.zeros_like(places[:1])
     own = one_hot(label.expand(people.count), prior.classes).to(shares)
-    slopes = torch.where(values != 0, shares / values, 0.0)
+    gradients = torch.where(values != 0, shares / values, 0.0)
     return Reading(
         *(prior, view.input_spec, places, units.update[unit, read].double()),
-        _Law.of(slopes, (values != 0).double(), own),
-        _Law.of(shares, torch.ones_like(shares), member),
+        _Distribution.of(gradients, (values != 0).double(), own),
+        _Distribution.of(shares, torch.ones_like(shares), member),
         *(counts, level),
     )
 
 
-def _company(view: View, people: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _context(view: View, people: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Counts [H, C] of the others by class, their log weights [H], and classes [P, C].
 
     Of one class where counts would be too many, or are left to chance.

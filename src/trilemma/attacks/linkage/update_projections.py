@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import View
     from trilemma.attacks.matching import Units
     from trilemma.attacks.posterior.posterior_inputs import Batch
-    from trilemma.learning import Company
+    from trilemma.learning import BatchNormContext
 
 __all__ = ["Common", "Factored", "Parts", "Sides", "Written"]
 
@@ -128,7 +128,7 @@ class Written:
         return Common(rows, self.rows @ turned, self.vectors @ turned)
 
     @cached_property
-    def beside(self) -> list[Company] | None:
+    def beside(self) -> list[BatchNormContext] | None:
         """What a record finds beside it in its batch."""
         return companies(self.view.task, self.path[0], self.people, self.view.local_training)
 
@@ -141,14 +141,14 @@ class Written:
     def of_updates(self, made: torch.Tensor) -> Sides:
         """Of contributions [V, n, m]."""
         update = made * self.share[:, None]
-        rows, vectors = (update @ each.transpose(1, 2) for each in (self.rows, self.vectors))
+        rows, vectors = (update @ value.transpose(1, 2) for value in (self.rows, self.vectors))
         return Sides(rows, vectors, update.square().sum(2))
 
     def at(self, messages: torch.Tensor) -> Written:
         """For some of the messages."""
-        path = [each[messages] for each in self.path[0]], self.path[1][messages]
+        path = [item[messages] for item in self.path[0]], self.path[1][messages]
         numbers = (self.share, self.rows, self.vectors)
-        return Written(self.view, self.people, path, *(each[messages] for each in numbers))
+        return Written(self.view, self.people, path, *(number[messages] for number in numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +236,8 @@ class Factored:
         """For some of the messages."""
         people = replace(
             self.people,
-            inputs=tuple(each[messages] for each in self.people.inputs),
-            slopes=tuple(each[messages] for each in self.people.slopes),
+            inputs=tuple(item[messages] for item in self.people.inputs),
+            gradients=tuple(gradient[messages] for gradient in self.people.gradients),
         )
         return replace(
             self,
@@ -254,5 +254,5 @@ def _kept(made: torch.Tensor, clip: float, size: int, seed: int) -> torch.Tensor
     """The mean [V] of min(1, clip / ‖u‖) over updates u of batches of records [V, P, m]."""
     generator = Seeded(seed).torch_generator("clipped batches")
     drawn = torch.randint(0, made.shape[1], (_DRAWS, size), generator=generator).to(made.device)
-    norms = torch.stack([made[:, each].mean(1).norm(dim=1) for each in drawn], 1)
+    norms = torch.stack([made[:, item].mean(1).norm(dim=1) for item in drawn], 1)
     return (clip / norms.clamp(min=torch.finfo(made.dtype).tiny)).clamp(max=1.0).mean(1)

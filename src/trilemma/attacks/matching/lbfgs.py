@@ -18,7 +18,7 @@ import torch
 from trilemma.attacks.matching.slots import Slots
 from trilemma.learning.recording.capturing import Repeated
 
-__all__ = ["Evaluate", "Minima", "Still", "minimise"]
+__all__ = ["Evaluate", "Minima", "StaticEvaluation", "minimise"]
 
 Evaluate = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
@@ -26,7 +26,7 @@ _ROUNDS = 8  # between questions to a GPU, which answers when all before is done
 
 
 @dataclass(frozen=True)
-class Still:
+class StaticEvaluation:
     """An evaluation that reads no number of a tensor, and none that will not stay in its place."""
 
     evaluate: Evaluate
@@ -121,7 +121,7 @@ class _Run:
         def advance() -> None:
             self.slots.advance(*evaluate(self.slots.trial))
 
-        if isinstance(evaluate, Still) and self.unit.is_cuda:
+        if isinstance(evaluate, StaticEvaluation) and self.unit.is_cuda:
             return Repeated(advance), _ROUNDS
         return advance, 1
 

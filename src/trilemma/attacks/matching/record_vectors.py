@@ -62,8 +62,8 @@ class Candidates:
     def beyond(self, z: torch.Tensor) -> torch.Tensor:
         """How far the vector z [d] is out of range, squared; a category never is."""
         unit, columns = self._units(z), self.spec.columns
-        if any(each.kind == "category" for each in columns):
-            kinds = [each.kind == "category" for each in columns for _ in range(each.size)]
+        if any(column.kind == "category" for column in columns):
+            kinds = [column.kind == "category" for column in columns for _ in range(column.size)]
             unit = torch.where(torch.tensor(kinds, device=z.device), 0.5, unit)
         return out_of_range(unit)
 
@@ -94,7 +94,7 @@ def out_of_range(unit: torch.Tensor) -> torch.Tensor:
     >>> out_of_range(torch.tensor([-0.5, 0.3, 2.0]))
     tensor(1.2500)
     """
-    # Where the clamp has a slope the difference is zero: without it the gradient is the same.
+    # Where the clamp has a gradient the difference is zero: without it the gradient is the same.
     beyond = unit - unit.clamp(0, 1).detach()
     return (beyond * beyond).sum()
 

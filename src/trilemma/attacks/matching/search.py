@@ -10,7 +10,7 @@ import torch
 
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.matching.batch_widths import filled, widened
-from trilemma.attacks.matching.lbfgs import Evaluate, Still, minimise
+from trilemma.attacks.matching.lbfgs import Evaluate, StaticEvaluation, minimise
 from trilemma.attacks.matching.matching_loss import squared_distance
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -58,7 +58,7 @@ def evaluations(
             gradient, loss = run(filled(z, len(wide)), *rows)
             return loss[: len(z)], gradient[: len(z)]
 
-        evaluate = Still(evaluated) if isinstance(run, Captured) else evaluated
+        evaluate = StaticEvaluation(evaluated) if isinstance(run, Captured) else evaluated
         bound[len(chosen)] = rows, evaluate
         return evaluate
 

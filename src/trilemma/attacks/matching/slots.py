@@ -35,7 +35,7 @@ class Slots:
     seen: torch.Tensor
     loss: torch.Tensor
     step: torch.Tensor
-    slope: torch.Tensor
+    gradient: torch.Tensor
     tolerance: torch.Tensor
     resolution: torch.Tensor
     iterations: torch.Tensor
@@ -70,7 +70,7 @@ class Slots:
         """Have `slots` [B], their places, begin searches at `starts` [B, d]."""
         self.busy[slots], self.trial[slots] = True, starts
         self.tolerance[slots], self.resolution[slots] = tolerance, resolution
-        self.loss[slots], self.step[slots], self.slope[slots] = torch.inf, 1, 0
+        self.loss[slots], self.step[slots], self.gradient[slots] = torch.inf, 1, 0
         for counter in (self.shortened, self.stalled, self.spent):
             counter[slots] = 0
         self.memory.clear(torch.zeros_like(self.busy).index_fill(0, slots, True))
@@ -97,7 +97,7 @@ class Slots:
         finite = loss - loss == total - total
         loss = loss.masked_fill(~finite, torch.inf)
         gain = self.loss - loss
-        accepted = (loss <= self.loss + _ARMIJO * self.step * self.slope) & finite & going
+        accepted = (loss <= self.loss + _ARMIJO * self.step * self.gradient) & finite & going
         progress = (gain > torch.maximum(1e-7 * loss, self.resolution)) | fresh
         self.stalled += accepted
         self.stalled.masked_fill_(accepted & progress, 0)
@@ -115,13 +115,13 @@ class Slots:
         torch.where(moved, self.trial, self.point, out=self.point)
         torch.where(moved, gradient, known, out=known)
         quasi = self.memory.update(accepted & ~fresh & curved, self.seen)
-        slope = (quasi * known).sum(1)
-        torch.where(accepted, slope, self.slope, out=self.slope)
+        gradient = (quasi * known).sum(1)
+        torch.where(accepted, gradient, self.gradient, out=self.gradient)
         torch.where(moved, quasi, self.direction, out=self.direction)
         torch.addcmul(self.point, self.step.unsqueeze(1), self.direction, out=self.trial)
 
         remembered = self.memory.count > 0
-        descent = (slope.nan_to_num(0, 0, 0) < 0) & remembered
+        descent = (gradient.nan_to_num(0, 0, 0) < 0) & remembered
         stuck = self.shortened > _SHORTENINGS
         self.ended |= self.busy & (
             (self.loss <= self.tolerance)
@@ -133,9 +133,9 @@ class Slots:
         return accepted & ~descent | stuck & remembered
 
     def _shorten_step(self, gain: torch.Tensor) -> None:
-        """The minimum of the parabola through both values and the slope, kept in [t/10, t/2]."""
-        fall = gain + self.step * self.slope
-        parabola = self.slope * self.step.square() / (fall + fall)
+        """The minimum of the parabola by both values and the gradient, kept in [t/10, t/2]."""
+        fall = gain + self.step * self.gradient
+        parabola = self.gradient * self.step.square() / (fall + fall)
         parabola = parabola.nan_to_num(0, 0, 0)
         torch.clamp(parabola, 0.1 * self.step, 0.5 * self.step, out=self.step)
 
@@ -146,6 +146,6 @@ class Slots:
         self.shortened.masked_fill_(slots, 0)
         first = 1 / gradient.abs().sum(1).clamp(min=1.0)
         torch.where(slots, first, self.step, out=self.step)
-        torch.where(slots, -(gradient * gradient).sum(1), self.slope, out=self.slope)
+        torch.where(slots, -(gradient * gradient).sum(1), self.gradient, out=self.gradient)
         torch.where(slots[:, None], -gradient, self.direction, out=self.direction)
         torch.addcmul(self.point, self.step[:, None], self.direction, out=self.trial)

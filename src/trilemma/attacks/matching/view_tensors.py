@@ -131,16 +131,18 @@ def _numbers(views: Sequence[View]) -> tuple[tuple[int, ...], ...]:
 def _client_weights(observations: Sequence[Observation], like: torch.Tensor) -> list[torch.Tensor]:
     """Each unit's [K], or [K, m] for all where one unit has a row for each client."""
     given = [
-        each.weights or (1.0 / each.clients,) * each.clients
-        for each in observations
-        if not isinstance(each.weights, torch.Tensor)
+        observation.weights or (1.0 / observation.clients,) * observation.clients
+        for observation in observations
+        if not isinstance(observation.weights, torch.Tensor)
     ]
     own = iter(like.new_tensor(given))  # all at once: each would be brought to a GPU by itself
     made = [
-        each.weights.to(like) if isinstance(each.weights, torch.Tensor) else next(own)
-        for each in observations
+        observation.weights.to(like)
+        if isinstance(observation.weights, torch.Tensor)
+        else next(own)
+        for observation in observations
     ]
-    if any(each.ndim == 2 for each in made):
+    if any(item.ndim == 2 for item in made):
         made = [w if w.ndim == 2 else w[:, None].expand(-1, like.shape[1]) for w in made]
     return made
 

@@ -1,4 +1,4 @@
-"""Beliefs over a line-up: which candidate is behind an observation, by Bayes."""
+"""Beliefs over a candidate set: which candidate is behind an observation, by Bayes."""
 
 from trilemma.attacks.posterior.exact import ExactPosterior
 from trilemma.attacks.posterior.gaussian import GaussianPosterior

@@ -47,11 +47,13 @@ def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Ten
             "batches of unlike sizes, or of secret participation, are attacked where an update is "
             "a sum over records: use algorithm='fedsgd' and no clip of whole updates."
         )
-    line_ups = stacked([view.knowledge.line_up for view in views], "a line-up", "rest")
+    candidate_sets = stacked(
+        [view.knowledge.candidate_set for view in views], "a candidate set", "rest"
+    )
     if all(map(_is_summed, views)):
-        return _summed_scores(views, line_ups)
+        return _summed_scores(views, candidate_sets)
     rests, present, owners = _padded(views)
-    held = units.weights.shape[1] * (line_ups.count + rests.count)
+    held = units.weights.shape[1] * (candidate_sets.count + rests.count)
     scores = []
     for start, stop in blocks(len(views), _BLOCK // held):
         some = slice(start, stop)
@@ -61,7 +63,7 @@ def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Ten
             rests.units(start, stop).to(units.weights),
             present[some].to(units.weights),
             owners[some],
-            line_ups.units(start, stop).to(units.weights).expanded(stop - start),
+            candidate_sets.units(start, stop).to(units.weights).expanded(stop - start),
         )
         for place, view in enumerate(views[some]):
             scores.append(_score(gap[place], shares[place], view, likelihood))
@@ -77,7 +79,7 @@ def _is_summed(view: View) -> bool:
     return view.knowledge.others is not None and gaussian and whole
 
 
-def _summed_scores(views: Sequence[View], line_ups: Batch) -> torch.Tensor:
+def _summed_scores(views: Sequence[View], candidate_sets: Batch) -> torch.Tensor:
     """log p(G | candidate) [U, N] by inner products alone: no candidate's gradient is written."""
     task, training = views[0].task, views[0].local_training
     clip, scores = training.record_clip or math.inf, []
@@ -94,13 +96,13 @@ def _summed_scores(views: Sequence[View], line_ups: Batch) -> torch.Tensor:
         assert noise is not None
         assert others is not None
         assert weights is not None
-        own = line_ups.units(place, place + 1).to(view.weights).expanded(1)
+        own = candidate_sets.units(place, place + 1).to(view.weights).expanded(1)
         records = own.inputs[0], own.labels[0]
         given = view.weights, *records, view.observation.update - others
         with torch.no_grad():
             if run is products and not given[0].is_cuda and task.layout.size <= _SMALL:
                 # what is found out at the first call cannot be recorded
-                run(given[0], *(each[:1] for each in records), given[3])
+                run(given[0], *(record[:1] for record in records), given[3])
                 run = traced(("clipped products", clip), task, products, given)
             inner, squares = run(*given)
         share = float(weights[0]) / training.batch
@@ -133,7 +135,8 @@ def _laid_out(view: View, clients: int) -> tuple[Records, torch.Tensor, int]:
     size = 0 if rest is None else len(rest)
     if rest is None or size % clients or not 0 <= slot < size:
         raise InvalidInput(
-            f"an attacker on the rung 'rest' needs the other records, as many places for each of "
+            "an attacker with the knowledge 'rest' needs the other records, as many places for "
+            "each of "
             f"the {clients} clients and the sought record's at its slot, got {size} records and "
             f"slot {slot}."
         )
@@ -158,7 +161,7 @@ def _parts(
     rests: Batch,
     present: torch.Tensor,
     owners: torch.Tensor,
-    line_ups: Batch,
+    candidate_sets: Batch,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What is left of each observation [B, m], and what each candidate would add [B, N, m]."""
     task, training = units.view.task, units.view.local_training
@@ -168,7 +171,7 @@ def _parts(
     share = places.reshape(*places.shape[:2], -1) * present[..., None] / training.batch
     gap = units.update[some] - known[:, 0] * _added(task, path, rests, training, share)
     own = weights[torch.arange(len(weights)), owners].reshape(len(weights), 1, -1)
-    candidates = contributions(task, path, line_ups, training)
+    candidates = contributions(task, path, candidate_sets, training)
     return gap, own * known / training.batch * candidates
 
 

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 
 from trilemma.attacks.posterior.posterior_inputs import blocks, held_at_once
 from trilemma.learning import (
-    Company,
+    BatchNormContext,
     RecordLoss,
     clip_records,
     record_gradients,
@@ -35,7 +35,7 @@ __all__ = [
     "bent_models",
     "companies",
     "contributions",
-    "in_company",
+    "in_context",
     "likely_deviation",
     "likely_walk",
     "observed_path",
@@ -134,8 +134,8 @@ def _mean_gradient(
     """The mean gradient [U, m] of the records, which are normalised together if at all."""
     if training.record_clip is None:
         with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
-            slope = task.way.vmap(task.way.grad(task.mean_loss), (0, *_places(average)))
-            mean: torch.Tensor = slope(weights, average.inputs, average.labels)
+            gradient = task.way.vmap(task.way.grad(task.mean_loss), (0, *_places(average)))
+            mean: torch.Tensor = gradient(weights, average.inputs, average.labels)
         return mean
     sums = [
         _gradients(task, weights, average.rows(start, stop), training).sum(1)
@@ -144,7 +144,7 @@ def _mean_gradient(
     return torch.stack(sums).sum(0) / average.count
 
 
-def in_company(task: Task, training: LocalTraining) -> bool:
+def in_context(task: Task, training: LocalTraining) -> bool:
     """Whether a record is normalised together with others."""
     return task.normalises_batches and not training.by_record and training.batch > 1
 
@@ -154,22 +154,22 @@ def simulable(task: Task, training: LocalTraining, people: Batch) -> bool:
 
     Fewer records than make up eight batches would say of themselves what they do not of others.
     """
-    return in_company(task, training) and people.count >= _BATCHES * training.unit_size
+    return in_context(task, training) and people.count >= _BATCHES * training.unit_size
 
 
 def companies(
     task: Task, path: Sequence[torch.Tensor], people: Batch, training: LocalTraining
-) -> list[Company] | None:
+) -> list[BatchNormContext] | None:
     """What a record of a batch finds beside it at each model of a path, by a population.
 
     None where a record is not normalised together with others.
     """
-    if not in_company(task, training):
+    if not in_context(task, training):
         return None
     some = people.rows(0, _COMPANY)
     with sdpa_kernel(SDPBackend.MATH):
         found = [
-            Company.of(
+            BatchNormContext.of(
                 *(task, vmap(task.layout.unflatten)(weights), some.inputs, some.labels),
                 training.batch,
                 shared=some.shared,
@@ -184,7 +184,7 @@ def contributions(
     path: Sequence[torch.Tensor],
     records: Batch,
     training: LocalTraining,
-    beside: Sequence[Company] | None = None,
+    beside: Sequence[BatchNormContext] | None = None,
     axes: Axes | None = None,
 ) -> torch.Tensor:
     """Each record's contribution [U, n, m]: its gradient, or lr · Σ_t of those along the path.
@@ -193,12 +193,12 @@ def contributions(
 
     Where batches are normalised an update is no sum over records. What is nearest to a record's
     part of it is the gradient of its loss in the company `beside` it at each model of the path,
-    and of what it does to the others' (`Company.loss`).
+    and of what it does to the others' (`BatchNormContext.loss`).
     """
     met = [None] * len(path) if beside is None else beside
     total = _gradients(task, path[0], records, training, axes, met[0])
-    for weights, company in zip(path[1:], met[1:], strict=True):
-        total += _gradients(task, weights, records, training, axes, company)
+    for weights, context in zip(path[1:], met[1:], strict=True):
+        total += _gradients(task, weights, records, training, axes, context)
     return total.mul_(training.lr) if training.algorithm == "fedavg" else total
 
 
@@ -208,27 +208,27 @@ def _gradients(
     records: Batch,
     training: LocalTraining,
     axes: Axes | None = None,
-    company: Company | None = None,
+    context: BatchNormContext | None = None,
 ) -> torch.Tensor:
     """Each record's gradient [U, n, m] at weights [U, m], as long as the training leaves it."""
 
     def loss(
         tensors: dict[str, torch.Tensor], met: Any, record: torch.Tensor, label: torch.Tensor
     ) -> torch.Tensor:
-        if company is not None:
-            return company.loss(task, tensors, met, record, label)
+        if context is not None:
+            return context.loss(task, tensors, met, record, label)
         return task.loss_of(task.run(tensors, record[None]), label[None])
 
-    met: Any = () if company is None else company.met
+    met: Any = () if context is None else context.met
     if len(weights) == 1:
         only = records.inputs, records.labels
-        inputs, labels = only if records.shared else (each[0] for each in only)
-        own, size = tree_map(lambda each: each[0], met), company and company.size
+        inputs, labels = only if records.shared else (item[0] for item in only)
+        own, size = tree_map(lambda each: each[0], met), context and context.size
         named = RecordLoss(("in a company of", size), loss)
         parts = record_gradients(task, named, weights[0], own, inputs, labels)
         if axes is not None and training.record_clip is None:
             return axes.read(parts)[None]
-        whole = torch.cat([written_out(each) for each in parts], 1)[None]
+        whole = torch.cat([written_out(part) for part in parts], 1)[None]
     else:
         # by named tensors: differentiating through the flat vector takes twice as long
         way = task.way

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 
-from trilemma.attacks.base import Reconstructions, Rung, View
+from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View
 from trilemma.attacks.matching import explained_update
 from trilemma.attacks.posterior.by_record import scores_by_record
 from trilemma.attacks.posterior.candidate_updates import contributions
@@ -44,21 +44,23 @@ class ExactPosterior:
     """
 
     name: ClassVar[str] = "exact-posterior"
-    rung: ClassVar[Rung] = "rest"
+    knows: ClassVar[KnowledgeLevel] = "rest"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         owned = [view.knowledge for view in views]
-        told = [part for each in owned for part in (each.present, each.rate, each.others)]
+        told = [part for item in owned for part in (item.present, item.rate, item.others)]
         if any(part is not None for part in told):
             return beliefs(scores_by_record(views, _log_likelihood), views)
         units = units_of(views, at_limit=True)
         view, like = units.view, units.weights
-        line_ups = stacked([v.knowledge.line_up for v in views], "a line-up", self.rung)
-        rests = stacked([v.knowledge.rest for v in views], "the other records", self.rung)
+        candidate_sets = stacked(
+            [v.knowledge.candidate_set for v in views], "a candidate set", self.knows
+        )
+        rests = stacked([v.knowledge.rest for v in views], "the other records", self.knows)
         slots = _slots(views, rests)
         noises = [v.observation.noise for v in views]
         scores, linear = [], _adds_up(view, rests)
-        held = view.task.layout.size * (line_ups.count + view.records)
+        held = view.task.layout.size * (candidate_sets.count + view.records)
         for start, stop in blocks(len(units), _HELD // held):
             gaps = _Gaps(
                 units,
@@ -67,7 +69,7 @@ class ExactPosterior:
                 slots[start:stop].to(like.device),
                 linear,
             )
-            some, known_noise = line_ups.units(start, stop).to(like), noises[start:stop]
+            some, known_noise = candidate_sets.units(start, stop).to(like), noises[start:stop]
             if any(noise is not None and noise.kind == "laplace" for noise in known_noise):
                 rows = zip(gaps.absolute(some), known_noise, strict=True)
                 scores += [_laplace_log_likelihood(*row) for row in rows]
@@ -120,30 +122,30 @@ class _Gaps:
     slots: torch.Tensor
     linear: bool
 
-    def sizes(self, line_ups: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    def sizes(self, candidate_sets: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Squared and largest gap [B, N] of each candidate on the known coordinates, float64.
 
         The squares are up to a constant a unit, so that rounding stays small beside the noise.
         """
         squared, largest = [], []
-        for start, added in self._explained_by(line_ups):
+        for start, added in self._explained_by(candidate_sets):
             cross = (added @ start.transpose(1, 2))[:, :, 0].double()
             norms = torch.linalg.vector_norm(added, dim=2).double()
             squared.append(norms.square() - 2 * cross)
             largest.append(added.sub_(start).abs_().amax(2).double())
         return torch.cat(squared, 1), torch.cat(largest, 1)
 
-    def absolute(self, line_ups: Batch) -> torch.Tensor:
+    def absolute(self, candidate_sets: Batch) -> torch.Tensor:
         """The sum of absolute gaps [B, N] of each candidate on the known coordinates, float64."""
-        each = (added.sub_(start).abs_() for start, added in self._explained_by(line_ups))
+        each = (added.sub_(start).abs_() for start, added in self._explained_by(candidate_sets))
         return torch.cat([gap.sum(2, dtype=torch.float64) for gap in each], 1)
 
-    def _explained_by(self, line_ups: Batch) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _explained_by(self, candidate_sets: Batch) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """What is left without the record [B, 1, m], and what some candidates add [B, n, m]."""
         start, explained_by = self._linear() if self.linear else self._by_substitution()
         held = self.units.view.task.layout.size * len(self.slots)
-        for first, end in blocks(line_ups.count, held_at_once(_HELD, start) // held):
-            yield start, explained_by(line_ups.rows(first, end))
+        for first, end in blocks(candidate_sets.count, held_at_once(_HELD, start) // held):
+            yield start, explained_by(candidate_sets.rows(first, end))
 
     def _linear(self) -> tuple[torch.Tensor, Callable[[Batch], torch.Tensor]]:
         """What is left without the record [B, 1, m], and what candidates add to the rest.

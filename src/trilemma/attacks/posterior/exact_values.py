@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.matching import Units
     from trilemma.attacks.posterior.posterior_inputs import Batch
 
-__all__ = ["told_exactly", "values_are_exact"]
+__all__ = ["exact_values_told", "values_are_exact"]
 
 _RULED_OUT: Final = 20.0  # log odds against a share where a zero was read: sums do not cancel
 _NAMED: Final = 8.0  # log odds for a share that is the value read, but for rounding
@@ -39,7 +39,7 @@ def values_are_exact(units: Units) -> bool:
     return not bool((units.known > 0).all())
 
 
-def told_exactly(units: Units, line_ups: Batch) -> torch.Tensor:
+def exact_values_told(units: Units, candidate_sets: Batch) -> torch.Tensor:
     """Log odds [U, N] of candidates by the values of single messages, of which some are known.
 
     One 0 where values are not exact.
@@ -49,7 +49,7 @@ def told_exactly(units: Units, line_ups: Batch) -> torch.Tensor:
         return units.update.new_zeros((), dtype=torch.float64)
     odds = []
     for unit in range(len(units)):
-        some = line_ups.units(unit, unit + 1).to(units.weights)
+        some = candidate_sets.units(unit, unit + 1).to(units.weights)
         own = contributions(view.task, [units.weights[unit : unit + 1]], some, training)[0]
         places = units.known[unit].nonzero()[:, 0]
         weight = units.client_weights[unit, 0]

@@ -1,7 +1,7 @@
 """Updates of records through linear layers, as factors: inner products without the updates.
 
-The gradient of a record's loss by a linear layer's weight is the outer product δ aᵀ of the slope δ
-at the layer's output and of its input a (with a one behind it for the bias), so that
+The gradient of a record's loss by a linear layer's weight is the outer product δ aᵀ of the
+gradient δ at the layer's output and of its input a (with a one behind it for the bias), so that
 ⟨g_i, g_j⟩ = Σ_layers (a_i·a_j)(δ_i·δ_j): d_in + d_out numbers a pair and layer, not d_in · d_out.
 """
 
@@ -18,7 +18,7 @@ import torch
 from torch.func import vmap
 from torch.nn.functional import pad
 
-from trilemma.attacks.posterior.candidate_updates import contributions, in_company
+from trilemma.attacks.posterior.candidate_updates import contributions, in_context
 from trilemma.attacks.posterior.inner_products import Table
 
 if TYPE_CHECKING:
@@ -34,29 +34,29 @@ _CLOSE: Final = 1e-3  # of the largest inner product; another model's differ by 
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Inputs a [B, n, d_in (+ 1 with a bias)] and slopes δ [B, n, d_out] of each layer."""
+    """Inputs a [B, n, d_in (+ 1 with a bias)] and gradients δ [B, n, d_out] of each layer."""
 
     layout: Layout
     names: tuple[str, ...]
     inputs: tuple[torch.Tensor, ...]
-    slopes: tuple[torch.Tensor, ...]
+    gradients: tuple[torch.Tensor, ...]
 
     def products(self, other: Factors) -> torch.Tensor:
         """⟨g_i, h_j⟩ [B, n, n'] with another's updates."""
-        sides = zip(self.inputs, other.inputs, self.slopes, other.slopes, strict=True)
+        sides = zip(self.inputs, other.inputs, self.gradients, other.gradients, strict=True)
         layers = ((a @ b.transpose(1, 2)).mul_(d @ e.transpose(1, 2)) for a, b, d, e in sides)
         return reduce(torch.Tensor.add_, layers)  # in place: they are larger than any cache
 
     def squares(self) -> torch.Tensor:
         """‖g_i‖² [B, n]."""
-        sides = zip(self.inputs, self.slopes, strict=True)
+        sides = zip(self.inputs, self.gradients, strict=True)
         return sum(a.square().sum(2) * d.square().sum(2) for a, d in sides)  # type: ignore[return-value]
 
     def with_vectors(self, vectors: torch.Tensor) -> torch.Tensor:
         """⟨g_i, v⟩ [B, n, V] with vectors [B, V, m]."""
         named = vmap(vmap(self.layout.unflatten))(vectors)
-        total = vectors.new_zeros(len(vectors), self.slopes[0].shape[1], vectors.shape[1])
-        for name, a, d in zip(self.names, self.inputs, self.slopes, strict=True):
+        total = vectors.new_zeros(len(vectors), self.gradients[0].shape[1], vectors.shape[1])
+        for name, a, d in zip(self.names, self.inputs, self.gradients, strict=True):
             sides = named[f"{name}.weight"]
             if f"{name}.bias" in named:
                 sides = torch.cat([sides, named[f"{name}.bias"][..., None]], -1)
@@ -66,7 +66,7 @@ class Factors:
     def mean(self) -> torch.Tensor:
         """The updates' mean [B, m]."""
         named = {}
-        for name, a, d in zip(self.names, self.inputs, self.slopes, strict=True):
+        for name, a, d in zip(self.names, self.inputs, self.gradients, strict=True):
             weight = d.transpose(1, 2) @ a / a.shape[1]
             if f"{name}.bias" in self.layout.names:
                 named[f"{name}.bias"], weight = weight[..., -1], weight[..., :-1]
@@ -84,7 +84,7 @@ class Factors:
             self.layout,
             self.names,
             tuple(torch.where(finite[..., None], a, 0.0) for a in self.inputs),
-            tuple(torch.where(finite[..., None], d, 0.0) * kept for d in self.slopes),
+            tuple(torch.where(finite[..., None], d, 0.0) * kept for d in self.gradients),
         )
 
 
@@ -96,10 +96,10 @@ def linear_layers(
     Every trained tensor is to belong to a linear layer that is used once, on one vector a record;
     a few updates at weights [B, m] are compared with the factors', for models may do as they like.
     """
-    if training.algorithm != "fedsgd" or in_company(task, training):
+    if training.algorithm != "fedsgd" or in_context(task, training):
         return None
     modules = task.model.named_modules()
-    layers = tuple(name for name, each in modules if type(each) is torch.nn.Linear)
+    layers = tuple(name for name, item in modules if type(item) is torch.nn.Linear)
     tensors = {
         f"{layer}.{name}"
         for layer in layers
@@ -125,12 +125,13 @@ def factors(
 ) -> Factors:
     """The factors of each record's update at weights [B, m], as long as the training leaves it."""
 
-    def slopes(
+    def gradients(
         tensors: dict[str, torch.Tensor], inputs: torch.Tensor, labels: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         written = {name: tensors[f"{name}.weight"] for name in layers}
         taps = {
-            name: each.new_zeros(inputs.shape[0], each.shape[0]) for name, each in written.items()
+            name: value.new_zeros(inputs.shape[0], value.shape[0])
+            for name, value in written.items()
         }
 
         def loss(
@@ -139,7 +140,7 @@ def factors(
             with _tapped(task.model, layers, taps) as seen:
                 outputs = task.run(tensors, inputs)
             losses = way.vmap(lambda output, label: task.loss_of(output[None], label[None]))
-            return losses(outputs, labels).sum(), {name: each[0] for name, each in seen.items()}
+            return losses(outputs, labels).sum(), {name: value[0] for name, value in seen.items()}
 
         found: tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
         found = way.grad(loss, has_aux=True)(taps)
@@ -147,7 +148,7 @@ def factors(
 
     way, place = task.way, None if records.shared else 0
     tensors = vmap(task.layout.unflatten)(weights)
-    made, read = way.vmap(slopes, (0, place, place))(tensors, records.inputs, records.labels)
+    made, read = way.vmap(gradients, (0, place, place))(tensors, records.inputs, records.labels)
     ones = [float(f"{name}.bias" in task.layout.names) for name in layers]
     inputs = [
         pad(read[name], (0, 1), value=1.0) if one else read[name]
@@ -193,7 +194,7 @@ def _once(task: Task, layers: Sequence[str], records: Batch) -> bool:
     given = inputs.to(like if inputs.is_floating_point() else like.device)
     with torch.no_grad(), _tapped(task.model, layers, {}) as seen:
         task.model(given)
-    shapes = Counter(each.shape[:-1] for inputs in seen.values() for each in inputs)
+    shapes = Counter(item.shape[:-1] for inputs in seen.values() for item in inputs)
     return shapes == {torch.Size([len(inputs)]): len(layers)} and len(seen) == len(layers)
 
 

@@ -1,4 +1,4 @@
-"""The Gaussian posterior: an attacker who owns the line-up, but not the rest of the batch."""
+"""The Gaussian posterior: an attacker who has the candidates, but not the rest of the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import torch
 from torch.nn.functional import one_hot
 
-from trilemma.attacks.base import Reconstructions, Rung, View
+from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
     bent_models,
@@ -24,7 +24,7 @@ from trilemma.attacks.posterior.clipped_distribution import (
     clip_factors,
     simulated_factors,
 )
-from trilemma.attacks.posterior.exact_values import told_exactly
+from trilemma.attacks.posterior.exact_values import exact_values_told
 from trilemma.attacks.posterior.factored import factored_table, factors, linear_layers
 from trilemma.attacks.posterior.inner_products import (
     Rows,
@@ -81,14 +81,16 @@ class GaussianPosterior:
     """
 
     name: ClassVar[str] = "gaussian-posterior"
-    rung: ClassVar[Rung] = "candidates"
+    knows: ClassVar[KnowledgeLevel] = "candidates"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         units = units_of(views)
         view, like = units.view, units.weights
-        line_ups = stacked([v.knowledge.line_up for v in views], "a line-up", self.rung)
+        candidate_sets = stacked(
+            [v.knowledge.candidate_set for v in views], "a candidate set", self.knows
+        )
         owned = [v.knowledge.population or v.knowledge.public for v in views]
-        people = stacked(owned, "a population or public records", self.rung)
+        people = stacked(owned, "a population or public records", self.knows)
         if people.count < _FEWEST:
             raise InvalidInput(
                 f"the law of the rest cannot be fitted on {people.count} records; give at least "
@@ -99,20 +101,20 @@ class GaussianPosterior:
             few = people.rows(0, _FEWEST).to(like)
             layers = linear_layers(view.task, like, few, view.local_training)
         each = view.task.layout.size if layers is None else 2 * people.count
-        held = each * (line_ups.count + people.count)
+        held = each * (candidate_sets.count + people.count)
         simulated = simulable(view.task, view.local_training, people)
         scores = [
             _Block(
                 units,
                 slice(start, stop),
-                line_ups.units(start, stop).to(like),
+                candidate_sets.units(start, stop).to(like),
                 people.units(start, stop).to(like),
                 seed,
                 layers,
             ).scores()
             for start, stop in blocks(len(units), 1 if simulated else _TOGETHER // held)
         ]
-        return beliefs(torch.cat(scores) + told_exactly(units, line_ups), views)
+        return beliefs(torch.cat(scores) + exact_values_told(units, candidate_sets), views)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +126,7 @@ class _Block:
 
     units: Units
     block: slice
-    line_ups: Batch
+    candidate_sets: Batch
     people: Batch
     seed: int
     layers: tuple[str, ...] | None
@@ -174,12 +176,14 @@ class _Block:
             path = bent_models(*likely_walk(self.units, self.block, self.people))
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
-            *(self.people, self.line_ups, view.local_training, self.seed),
+            *(self.people, self.candidate_sets, view.local_training, self.seed),
             clipped=view.observation.clip is not None,
         )
         factors, kept = None, torch.ones_like(weights[:, 0])
         if read.norms is not None:
-            factors = simulated_factors(read.norms, view.observation.clip, self.line_ups.count)
+            factors = simulated_factors(
+                read.norms, view.observation.clip, self.candidate_sets.count
+            )
             kept = factors.others.square()
         shares = weights / view.local_training.unit_size
         own = kept * self._own() * (self._counts() * shares.square()).sum(1)
@@ -197,8 +201,8 @@ class _Block:
         view, models = self.units.view, self.units.weights[self.block]
         assert self.layers is not None
         people, candidates = (
-            factors(view.task, self.layers, models, each, view.local_training)
-            for each in (self.people, self.line_ups)
+            factors(view.task, self.layers, models, value, view.local_training)
+            for value in (self.people, self.candidate_sets)
         )
         mean = people.mean()
         gap = self.units.update[self.block] - self._total() * mean
@@ -240,7 +244,10 @@ class _Block:
         )
         like = units.weights
         return replace(
-            self, units=units, line_ups=self.line_ups.to(like), people=self.people.to(like)
+            self,
+            units=units,
+            candidate_sets=self.candidate_sets.to(like),
+            people=self.people.to(like),
         )
 
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
@@ -260,7 +267,7 @@ class _Block:
     ) -> Table:
         return tabulate(
             (self._rows(self.people, averaged, scales[0]), self.people.count),
-            (self._rows(self.line_ups, averaged, scales[1]), self.line_ups.count),
+            (self._rows(self.candidate_sets, averaged, scales[1]), self.candidate_sets.count),
             anchors,
             self.units.known[self.block].sum(1),
         )

@@ -161,7 +161,7 @@ def tabulate(
 def variance(make: Rows, people: int, size: int) -> torch.Tensor:
     """Of each coordinate [B, m] of that many centred rows, `size` = B · m numbers each."""
     ends = blocks(people, _HELD // size)
-    return torch.stack([make(*each).square().sum(1) for each in ends]).sum(0) / (people - 1)
+    return torch.stack([make(*end).square().sum(1) for end in ends]).sum(0) / (people - 1)
 
 
 def class_table(table: Table, member: torch.Tensor) -> Table:
@@ -244,12 +244,12 @@ def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) ->
     people, limit = rows.shape[1], _NOTHING * noise
     some = min(_SOME, people // 2)
 
-    def beside(law: slice, others: slice) -> torch.Tensor:
+    def beside(distribution: slice, others: slice) -> torch.Tensor:
         """What rows have beside those of a law; NaN where that has no factor."""
-        inner = rows[:, law, law].clone()
+        inner = rows[:, distribution, distribution].clone()
         inner.diagonal(dim1=1, dim2=2).add_((people - 2) * limit[:, None])
         factor, failed = torch.linalg.cholesky_ex(inner)
-        along = torch.linalg.solve_triangular(factor, rows[:, law, others], upper=False)
+        along = torch.linalg.solve_triangular(factor, rows[:, distribution, others], upper=False)
         left = rows.diagonal(dim1=1, dim2=2)[:, others] - along.square().sum(1)
         return torch.where((failed > 0)[:, None], torch.nan, left)
 

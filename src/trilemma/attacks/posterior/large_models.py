@@ -1,9 +1,9 @@
 """The table of a large model's updates, of which the coordinates that tell most are read.
 
 Where batches are normalised, an update is no sum over records: u = ū + Σ_i β (c_i - c̄) / S + e,
-contributions c_i as `Company` has them. Then batches of the population are simulated: they give
-the mean ū, for each tensor the factor β (in deep networks near 1 at the end and below .3 in
-front, where what a record does is lost in what its batch makes of it), and the law of e.
+contributions c_i as `BatchNormContext` has them. Then batches of the population are simulated:
+they give the mean ū, for each tensor the factor β (in deep networks near 1 at the end and below .3
+in front, where what a record does is lost in what its batch makes of it), and the law of e.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Read:
         update: torch.Tensor,
         known: torch.Tensor,
         people: Batch,
-        line_ups: Batch,
+        candidate_sets: Batch,
         training: LocalTraining,
         seed: int,
         *,
@@ -81,15 +81,15 @@ class Read:
         found = cls(
             seen[None],
             torch.cat([shown[None], *read(people, len(first))], 1),
-            torch.cat(read(line_ups, 0), 1),
+            torch.cat(read(candidate_sets, 0), 1),
         )
         if beside is None or not simulable(task, training, people):
             return found
         rows, sent, norms = _drawn(people.count, training.unit_size, seed), [], []
-        for each in _sent(task, path[0][0], people, rows, training, made):
-            sent.append(axes.read(each))
+        for item in _sent(task, path[0][0], people, rows, training, made):
+            sent.append(axes.read(item))
             if clipped:
-                squares = [written_out(part).square().sum(1) for part in each]
+                squares = [written_out(part).square().sum(1) for part in item]
                 norms.append(torch.stack(squares).sum(0).sqrt())
         fitted = found._fitted(rows, torch.cat(sent), axes.tensors)
         return replace(fitted, norms=torch.cat(norms)) if clipped else fitted
@@ -108,8 +108,8 @@ class Read:
         parts -= parts.mean(0)
         places, count = tensors.to(sent.device), 1 + max(tensors.tolist(), default=0)
         along, squares = (
-            sent.new_zeros(count).index_add_(0, places, each.sum(0))
-            for each in (parts * gaps, parts * parts)
+            sent.new_zeros(count).index_add_(0, places, value.sum(0))
+            for value in (parts * gaps, parts * parts)
         )
         factor = (along / squares.clamp(min=torch.finfo(sent.dtype).tiny))[places]
         centre = people.mean(0)
@@ -140,12 +140,12 @@ class Read:
             spread = own[:, None] * _variance(rows[0]) + noise[:, None]
             if self.left is None:
                 unit = spread.rsqrt()[:, None]
-                rows, anchors = [each * unit for each in rows], anchors * unit
+                rows, anchors = [row * unit for row in rows], anchors * unit
             else:
                 left = batches.sqrt() * self.left
                 unit = (spread + _variance(left[None])).rsqrt()[:, None]
                 whitened = _whitening(left * unit[0])
-                rows = [whitened(each * unit) for each in rows]
+                rows = [whitened(row * unit) for row in rows]
                 anchors = whitened(anchors * unit)
         return tabulate(
             (lambda start, stop: rows[0][:, start:stop], rows[0].shape[1]),
@@ -172,7 +172,7 @@ def _sent(
 ) -> Iterator[Sequence[torch.Tensor | Products]]:
     """The updates at weights [m] of some batches after the others, tensor by tensor."""
     inputs, labels = (
-        each if people.shared else each[0] for each in (people.inputs, people.labels)
+        value if people.shared else value[0] for value in (people.inputs, people.labels)
     )
     steps = task.way.vmap(lambda x, y: client_update(task, weights, x, y, training))
     mean = RecordLoss("of a batch", lambda named, _, x, y: task.loss_of(task.run(named, x), y))

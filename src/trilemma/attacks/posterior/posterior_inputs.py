@@ -1,4 +1,4 @@
-"""The units of one call as the posterior attacks read them: tensors, line-ups and beliefs."""
+"""The units of one call as the posterior attacks read them: tensors, candidates and beliefs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trilemma.errors import InvalidInput
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
-    from trilemma.attacks.base import Rung
+    from trilemma.attacks.base import KnowledgeLevel
 
 __all__ = ["Batch", "beliefs", "blocks", "flat_weights", "held_at_once", "stacked", "units_of"]
 
@@ -71,24 +71,24 @@ def units_of(views: Sequence[View], *, at_limit: bool = False) -> Units:
     return Units.of(views, "double" if double else "single", at_limit=at_limit)
 
 
-def stacked(owned: Sequence[Records | None], what: str, rung: Rung) -> Batch:
+def stacked(owned: Sequence[Records | None], what: str, knows: KnowledgeLevel) -> Batch:
     """One batch of what each unit's attacker owns; `what` names it where it is missing."""
-    found = [each for each in owned if each is not None and len(each) > 0]
+    found = [item for item in owned if item is not None and len(item) > 0]
     if len(found) < len(owned):
         raise InvalidInput(
-            f"an attacker on the rung {rung!r} needs {what}, but a view has none; put it in "
+            f"an attacker on the knowledge {knows!r} needs {what}, but a view has none; put it in "
             f"the view's knowledge."
         )
-    if all(each is found[0] for each in found):
+    if all(item is found[0] for item in found):
         return Batch(found[0].inputs, found[0].labels, True)
-    if len({each.inputs.shape for each in found}) > 1:
+    if len({item.inputs.shape for item in found}) > 1:
         raise InvalidInput(
             f"the views of one call must own {what} of one size; attack the others in a call of "
             f"their own."
         )
     return Batch(
-        torch.stack([each.inputs for each in found]),
-        torch.stack([each.labels for each in found]),
+        torch.stack([item.inputs for item in found]),
+        torch.stack([item.labels for item in found]),
         False,
     )
 
@@ -130,18 +130,18 @@ def beliefs(scores: torch.Tensor, views: Sequence[View]) -> Reconstructions:
     failed = torch.isnan(scores).any(1)
     scores = torch.where(failed[:, None], 0.0, scores)
     log_probability = torch.log_softmax(scores, 1)
-    picks = log_probability.argmax(1).tolist()
+    guesses = log_probability.argmax(1).tolist()
     spec = views[0].input_spec
-    line_ups = [view.knowledge.line_up for view in views]
+    candidate_sets = [view.knowledge.candidate_set for view in views]
     chosen = [
-        each[torch.tensor([pick])]
-        for each, pick in zip(line_ups, picks, strict=True)
-        if each is not None
+        item[torch.tensor([guess])]
+        for item, guess in zip(candidate_sets, guesses, strict=True)
+        if item is not None
     ]
     like = views[0].observation.update
     return Reconstructions(
-        _as(torch.stack([each.inputs for each in chosen]), like).clamp(spec.low, spec.high),
-        torch.stack([each.labels for each in chosen]).to(like.device),
+        _as(torch.stack([item.inputs for item in chosen]), like).clamp(spec.low, spec.high),
+        torch.stack([item.labels for item in chosen]).to(like.device),
         -log_probability.amax(1).to(like),
         failed,
         log_probability,

@@ -1,7 +1,7 @@
 """Large models: the few coordinates of an update, along turned axes, that tell records apart.
 
 An orthonormal turn leaves noise as it is, and each matrix of weights has axes along which
-gradients lie close together: the slopes behind a layer span no more than the classes do, the
+gradients lie close together: the gradients behind a layer span no more than the classes do, the
 inputs before it few directions. So an attacker reads some thousand turned coordinates and misses
 next to nothing.
 """
@@ -46,7 +46,7 @@ class Axes:
         """
         whole, sizes = bool((known == 1).all()), list(layout.sizes)
         split = zip(torch.split(rows, sizes, 1), layout.shapes, strict=True)
-        parts = [_Part.of(*each) if whole else _Part((1, each[0].shape[1])) for each in split]
+        parts = [_Part.of(*item) if whole else _Part((1, item[0].shape[1])) for item in split]
         seen = cls(tuple(parts)).read(torch.split(rows, sizes, 1))
         energy, most = seen.square().sum(0), _READ
         if not whole:
@@ -67,7 +67,7 @@ class Axes:
     def read(self, tensors: Sequence[torch.Tensor | Products]) -> torch.Tensor:
         """The coordinates [n, k] of updates, given tensor by tensor as [n, size], or products."""
         split = zip(self.parts, tensors, strict=True)
-        return torch.cat([part.read(each) for part, each in split], 1)
+        return torch.cat([part.read(item) for part, item in split], 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,7 +125,7 @@ class ProtectedGrid(Grid):
         self._started = bool(self._state.events)
         if self._served is not None:
             kept = self._state.beside
-            self._served.memory = {name: torch.from_numpy(each) for name, each in kept.items()}
+            self._served.memory = {name: torch.from_numpy(value) for name, value in kept.items()}
         self._rounds = ServerRounds(self.terms, public_key, self._state.events)
         self._rounds.released = self._state.before
         self._state.events = self._rounds.events
@@ -143,10 +143,10 @@ class ProtectedGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         batch = list(messages)
-        kinds = {each.metadata.message_type.partition(".")[0] for each in batch}
+        kinds = {item.metadata.message_type.partition(".")[0] for item in batch}
         if not kinds & {"train", "evaluate"}:
             return self._grid.send_and_receive(batch, timeout=timeout)
-        if len(kinds) > 1 or len({each.metadata.dst_node_id for each in batch}) < len(batch):
+        if len(kinds) > 1 or len({item.metadata.dst_node_id for item in batch}) < len(batch):
             raise InvalidInput(
                 "a protected batch holds one kind of message, one for each node; send others "
                 "apart."
@@ -184,8 +184,8 @@ class ProtectedGrid(Grid):
             self._state.keep(model)
         # FedAvg's messages share one RecordDict, so each gets its own.
         contents = {
-            each.metadata.dst_node_id: {**self._state.counted(each.content), name: model}
-            for each in batch
+            item.metadata.dst_node_id: {**self._state.counted(item.content), name: model}
+            for item in batch
         }
         kind_of, group = batch[0].metadata.message_type, batch[0].metadata.group_id
 
@@ -193,8 +193,8 @@ class ProtectedGrid(Grid):
             if asks and kind == "train":  # it counts before anything is asked for
                 self._state.save(model)
             outgoing = []
-            for node, each in stages.items():
-                content = RecordDict({**(contents[node] if asks else {}), **write_stages(each)})
+            for node, stage in stages.items():
+                content = RecordDict({**(contents[node] if asks else {}), **write_stages(stage)})
                 outgoing.append(Message(content, node, kind_of, group_id=group))
             return self._read(self._deliver(outgoing, timeout))
 
@@ -229,9 +229,9 @@ class ProtectedGrid(Grid):
     def _model(self, message: Message) -> tuple[str, ArrayRecord]:
         """The model of a message; FedAvg makes floats of counters, so these stay as they were."""
         name, record = only_arrays(message.content)
-        for key, each in record.items():
-            if counts(key, each.numpy().dtype.kind == "f"):
-                self._counters.setdefault(key, each)
+        for key, value in record.items():
+            if counts(key, value.numpy().dtype.kind == "f"):
+                self._counters.setdefault(key, value)
         return name, ArrayRecord({**record, **self._counters})
 
     def _deliver(self, messages: list[Message], timeout: float | None) -> list[Message]:
@@ -240,13 +240,13 @@ class ProtectedGrid(Grid):
         A round has several exchanges, some of them short, so this looks again after a part of
         the time that it has waited.
         """
-        waiting = {each for each in self._grid.push_messages(messages) if each}
+        waiting = {message for message in self._grid.push_messages(messages) if message}
         replies: list[Message] = []
         start = time.monotonic()
         while waiting and (timeout is None or time.monotonic() - start < timeout):
             found = list(self._grid.pull_messages(waiting))
             replies += found
-            waiting -= {each.metadata.reply_to_message_id for each in found}
+            waiting -= {item.metadata.reply_to_message_id for item in found}
             if waiting:
                 time.sleep(min(_SHORTEST_WAIT + (time.monotonic() - start) / 25, _LONGEST_WAIT))
         return replies
@@ -298,12 +298,12 @@ class ProtectedGrid(Grid):
         number = len(self._rounds.events) - 1
         after = self._served.step(float_tensors(model), layout.unflatten(mean), number)
         memory = self._served.memory.items()
-        self._state.beside = {name: each.numpy() for name, each in memory}
+        self._state.beside = {name: item.numpy() for name, item in memory}
         return replaced(model, after)
 
     def _check_strategy(self, strategy: Strategy | None) -> None:
         wrapped = (strategy, getattr(strategy, "strategy", None))  # Flower's DP wraps another
-        names = {base.__name__ for each in wrapped for base in type(each).__mro__}
+        names = {base.__name__ for item in wrapped for base in type(item).__mro__}
         for name in sorted(names & set(_NEED_SINGLE_UPDATES)):
             raise InvalidInput(
                 f"{name} needs single updates, and a protected round gives one mean; use FedAvg, "

@@ -163,7 +163,9 @@ def float_tensors(record: ArrayRecord) -> dict[str, torch.Tensor]:
     """The floating-point arrays of a model by name, without counters."""
     tensors = tensors_of(record)
     return {
-        name: each for name, each in tensors.items() if not counts(name, each.is_floating_point())
+        name: tensor
+        for name, tensor in tensors.items()
+        if not counts(name, tensor.is_floating_point())
     }
 
 
@@ -176,7 +178,7 @@ def model_tensors(record: ArrayRecord) -> tuple[Layout, torch.Tensor]:
     floats = float_tensors(record)
     if not floats:
         raise InvalidInput("the model has no floating-point array, so nothing can be averaged.")
-    layout = Layout(tuple(floats), tuple(tuple(each.shape) for each in floats.values()))
+    layout = Layout(tuple(floats), tuple(tuple(item.shape) for item in floats.values()))
     flat = layout.flatten(floats)
     return layout, flat if flat.dtype == torch.float64 else flat.to(torch.float32)
 

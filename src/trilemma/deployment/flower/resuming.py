@@ -110,7 +110,7 @@ class Resuming:
 
         def watched(server_round: int, replies: Iterable[Message]) -> Aggregated:
             given = list(replies)
-            if any(each is self.failed for each in given):
+            if any(item is self.failed for item in given):
                 return _unmoved(strategy, server_round, given)
             made = aggregate(server_round + before, given)  # FedAdam's step depends on the round
             if made[0] is not None:
@@ -122,7 +122,7 @@ class Resuming:
         for name, arrays in self._found.memory.items() if first and self._found else ():
             if name == _BESIDE:
                 continue
-            kept: Any = {key: each.copy() for key, each in arrays.items()}
+            kept: Any = {key: array.copy() for key, array in arrays.items()}
             if name.startswith(_LIST):
                 kept = list(kept.values())
             setattr(strategy, name.removeprefix(_LIST), kept)
@@ -131,7 +131,7 @@ class Resuming:
         """Writes down the model after the last good round, and all rounds that were begun."""
         if self.path is None:
             return
-        arrays = {name: each.numpy() for name, each in model.items()}
+        arrays = {name: value.numpy() for name, value in model.items()}
         memory = {} if self._strategy is None else dict(_memory(self._strategy))
         if self.beside:
             memory[_BESIDE] = self.beside
@@ -167,9 +167,9 @@ def _memory(strategy: Strategy) -> Mapping[str, Arrays]:
         several = list(value.values()) if isinstance(value, dict) else value
         if not isinstance(several, list) or not several or name == "current_arrays":
             continue
-        if all(isinstance(each, np.ndarray | np.generic) for each in several):
+        if all(isinstance(item, np.ndarray | np.generic) for item in several):
             if isinstance(value, dict):
                 found[name] = value
             else:
-                found[_LIST + name] = {str(place): each for place, each in enumerate(several)}
+                found[_LIST + name] = {str(place): item for place, item in enumerate(several)}
     return found

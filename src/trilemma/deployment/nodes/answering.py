@@ -39,9 +39,9 @@ def answer(
             raise ProtocolViolation(
                 f"a message to {kind} holds a stage to {stage.kind}; it is forged."
             )
-    for stage in (each for each in stages if each.version):
+    for stage in (item for item in stages if item.version):
         _apply_sum(node, stage)
-    if not (due := [each for each in stages if not each.version]):
+    if not (due := [item for item in stages if not item.version]):
         raise ProtocolViolation(
             f"a message to {kind} holds {len(stages)} sums and asks for nothing; it is cut short."
         )

@@ -49,7 +49,7 @@ def watched_steps() -> Iterator[list[Step]]:
 
     def enters(_: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
         if not seen["depth"] and torch.is_grad_enabled():
-            first = next((each for each in inputs if isinstance(each, torch.Tensor)), None)
+            first = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
             seen["batch"] += 0 if first is None or not first.ndim else len(first)
         seen["depth"] += 1
 

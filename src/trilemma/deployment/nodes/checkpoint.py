@@ -56,7 +56,7 @@ class Checkpoint:
 
     def require_like(self, model: Arrays, path: Path) -> None:
         """Raises unless it holds the arrays that the app's model has."""
-        own, other = (_shapes(each) for each in (model, self.model))
+        own, other = (_shapes(value) for value in (model, self.model))
         if own != other:
             names = sorted(name for name in {*own, *other} if own.get(name) != other.get(name))
             raise InvalidInput(
@@ -67,12 +67,12 @@ class Checkpoint:
 
 def save_checkpoint(path: Path, state: Checkpoint) -> None:
     """Puts the state in place of the last one, as a whole."""
-    groups = {"": state.model, **{f"memory {name}": each for name, each in state.memory.items()}}
+    groups = {"": state.model, **{f"memory {name}": value for name, value in state.memory.items()}}
     names = [(group, name) for group, arrays in groups.items() for name in arrays]
     header = {
         "kind": _KIND,
         "rounds": state.rounds,
-        "events": [asdict(each) for each in state.events],
+        "events": [asdict(event) for event in state.events],
         "memory": list(state.memory),
         "arrays": names,
     }
@@ -100,8 +100,8 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
             for index, (group, name) in enumerate(header["arrays"], 1):
                 groups[group][name] = file[_ARRAY.format(index)]
         model = groups.pop("")
-        events = tuple(Event(**each) for each in header["events"])
-        memory = {name.removeprefix("memory "): each for name, each in groups.items()}
+        events = tuple(Event(**item) for item in header["events"])
+        memory = {name.removeprefix("memory "): item for name, item in groups.items()}
         return Checkpoint(header["rounds"], model, events, memory)
     except FileNotFoundError:
         return None
@@ -117,4 +117,4 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
 
 
 def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: each.shape for name, each in arrays.items()}
+    return {name: array.shape for name, array in arrays.items()}

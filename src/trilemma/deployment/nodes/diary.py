@@ -92,7 +92,7 @@ class Diary:
         with self._file.held():
             old: dict[str, _Entry] = self._file.read(_entries, {})
             if (new := _noted(old, self._notes)) != old:
-                self._file.add({name: asdict(each) for name, each in new.items()})
+                self._file.add({name: asdict(value) for name, value in new.items()})
         self._notes.clear()
 
     def _require_later(self, stage: Stage, entry: _Entry) -> None:

@@ -125,9 +125,9 @@ def look(
 
     The model is left as it is.
     """
-    tensors = {name: each.detach().cpu().clone() for name, each in model.state_dict().items()}
-    weights = [each for each in tensors.values() if each.is_floating_point()]
-    if not all(bool(torch.isfinite(each).all()) for each in weights):
+    tensors = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    weights = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
+    if not all(bool(torch.isfinite(weight).all()) for weight in weights):
         said = ("the model holds numbers that are not finite",)
         return Findings({"finite": 0.0}, said, earlier or Seen(tensors))
     layers, finite = _layers(model, loss, probes)
@@ -178,7 +178,7 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
             kept.append(made)
 
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-    modules = [each for each in own.modules() if isinstance(each, kinds)]
+    modules = [module for module in own.modules() if isinstance(module, kinds)]
     units = {id(m): m.weight.shape[0] for m in modules}
     handles = [m.register_forward_hook(keep) for m in modules if units[id(m)] >= _FEWEST]
     like = next(own.parameters())
@@ -190,16 +190,16 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
             if not bool(torch.isfinite(outputs).all()):
                 return [], False
             value = loss(outputs, probes.labels.to(like.device))
-            slopes = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
+            gradients = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
     finally:
         for handle in handles:
             handle.remove()
     layers = []
-    for made, slope in zip(kept, slopes, strict=True):
-        if slope is None or len(made) != len(inputs):
+    for made, gradient in zip(kept, gradients, strict=True):
+        if gradient is None or len(made) != len(inputs):
             continue
         convolved = made.ndim > 2 and made.shape[1] in units.values() and made.ndim == inputs.ndim
-        values, grads = made.detach(), slope
+        values, grads = made.detach(), gradient
         if convolved:
             values, grads = values.movedim(1, -1), grads.movedim(1, -1)
         values = values.reshape(len(values), -1, values.shape[-1])
@@ -213,9 +213,9 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
 def _of_layers(layers: list[_Layer]) -> dict[str, float]:
     if not layers:
         return {}
-    alike = max(_alike(each.values) for each in layers)
-    slices = min(_slices(each.influence) for each in layers)
-    total = torch.stack([each.influence.square().sum(1) for each in layers]).sum(0).sqrt()
+    alike = max(_alike(layer.values) for layer in layers)
+    slices = min(_slices(layer.influence) for layer in layers)
+    total = torch.stack([layer.influence.square().sum(1) for layer in layers]).sum(0).sqrt()
     loudest = float(total.max() / total.sum().clamp(min=1e-300))
     return {"alike": alike, "slices": slices, "loudest": loudest}
 
@@ -248,9 +248,13 @@ def _slices(influence: torch.Tensor) -> float:
 
 def _scale(model: nn.Module) -> float:
     largest = 1.0
-    for each in model.parameters():
-        matrix = each.detach().double().flatten(1) if each.ndim > 1 else each.new_zeros(0, 0)
-        for rows in (matrix, matrix.T if each.ndim == 2 else matrix[:0]):
+    for parameter in model.parameters():
+        matrix = (
+            parameter.detach().double().flatten(1)
+            if parameter.ndim > 1
+            else parameter.new_zeros(0, 0)
+        )
+        for rows in (matrix, matrix.T if parameter.ndim == 2 else matrix[:0]):
             if len(rows) >= _FEWEST:
                 lengths = rows.norm(dim=1)
                 middle = float(lengths.median())

@@ -32,5 +32,5 @@ def units(layout: Layout, terms: Terms) -> torch.Tensor | float:
     held = [name.rpartition(".")[2] in terms.state for name in layout.names]
     if fixed is None or terms.deployment is not None or not any(held):
         return 1.0
-    one = [terms.state_range / fixed.clip if each else 1.0 for each in held]
+    one = [terms.state_range / fixed.clip if item else 1.0 for item in held]
     return torch.repeat_interleave(torch.tensor(one), torch.tensor(layout.sizes))

@@ -150,7 +150,7 @@ class Node:
         memory = self._memory
         for lane in sessions:
             memory.pop(self._key(stage, lane), None)  # for good, if the diary refuses
-        shares = {lane: each.promised for lane, each in sessions.items() if each.promised}
+        shares = {lane: item.promised for lane, item in sessions.items() if item.promised}
         if shares and self._diary is not None:
             self._diary.promise(stage, shares)
         for lane, session in sessions.items():

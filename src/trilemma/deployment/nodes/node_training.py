@@ -87,7 +87,7 @@ def local_update(
         means = means_of(server.centring, named)
     # A class is an index here, never a soft label.
     task = Task(centred(model, means) if means else model, loss, None)
-    before = {name: each.detach().clone() for name, each in named.items()}
+    before = {name: value.detach().clone() for name, value in named.items()}
     start = task.layout.flatten({**before, **shifted_biases(before, means)})
     rows, present = draw_rows(training, len(records), cast(np.random.Generator, _SystemDraws()))
     chosen = records[rows]
@@ -180,7 +180,7 @@ def only_made(
                 "message's arrays first."
             )
     still = {name: torch.zeros(()).expand(before[name].shape) for name in layout.names}
-    return layout.flatten({**still, **{name: each.cpu() for name, each in only.update.items()}})
+    return layout.flatten({**still, **{name: value.cpu() for name, value in only.update.items()}})
 
 
 def _check(model: torch.nn.Module, count: int, deployment: Deployment) -> None:

@@ -40,8 +40,8 @@ _COARSEST: Final = 1e-3
 # losses span thousands there, and ε is far beyond use.
 _LARGEST_MU: Final = 10.0
 _EPSILONS: Final = np.sinh(np.linspace(-math.asinh(20.0), math.asinh(40.0), 400))
-_EVERY_UP_TO: Final = 64  # line-ups looked at one by one, larger ones in steps of 2 %
-_LARGEST_LINE_UP: Final = 10**12
+_EVERY_UP_TO: Final = 64  # candidate sets looked at one by one, larger ones in steps of 2 %
+_LARGEST_CANDIDATE_SET: Final = 10**12
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def epsilon_of(events: Iterable[Event], delta: float) -> float:
 
 
 def leakage_of(events: Iterable[Event], candidates: int | None = None) -> float:
-    """The leakage, at most, of a line-up of N `candidates` after all these rounds (None: any N).
+    """The leakage, at most, among N `candidates` after all these rounds (None: any N).
 
     >>> round(leakage_of([Event(0.513, 150, 4 / 150, "secret", "record")], 100), 2)
     0.3
@@ -130,18 +130,18 @@ def _kinds(events: Iterable[Event]) -> tuple[Training, ...] | None:
     """
     rounds: dict[tuple[float, float, Participation], int] = {}
     square = 0.0
-    for each in events:
-        if each.noise_multiplier == 0:
+    for event in events:
+        if event.noise_multiplier == 0:
             return None
-        if each.q == 1:
-            square += each.rounds / each.noise_multiplier**2
+        if event.q == 1:
+            square += event.rounds / event.noise_multiplier**2
         else:
-            key = (each.q, each.noise_multiplier, each.participation)
-            rounds[key] = rounds.get(key, 0) + each.rounds
+            key = (event.q, event.noise_multiplier, event.participation)
+            rounds[key] = rounds.get(key, 0) + event.rounds
     kinds = tuple(Training(times, q, z, who) for (q, z, who), times in sorted(rounds.items()))
     if square > 0:
         kinds += (Training(1, 1.0, 1 / math.sqrt(square), "known"),)
-    least = min((each.noise_multiplier for each in kinds), default=math.inf)
+    least = min((kind.noise_multiplier for kind in kinds), default=math.inf)
     if len(kinds) > 1 and least * _LARGEST_MU < 1:
         return (_unsampled(kinds),)
     return kinds
@@ -149,7 +149,7 @@ def _kinds(events: Iterable[Event]) -> tuple[Training, ...] | None:
 
 def _unsampled(kinds: Iterable[Training]) -> Training:
     """As if each round held the record: never less."""
-    square = math.fsum(each.rounds / each.noise_multiplier**2 for each in kinds)
+    square = math.fsum(kind.rounds / kind.noise_multiplier**2 for kind in kinds)
     return Training(1, 1.0, 1 / math.sqrt(square), "known")
 
 
@@ -158,17 +158,17 @@ def _losses(kinds: tuple[Training, ...]) -> Any:
     """dp-accounting's privacy-loss distribution of all rounds."""
     from dp_accounting.pld import privacy_loss_distribution as pld  # heavy, for mixtures only
 
-    step = min(max(_FINEST, each.q / each.noise_multiplier / 10) for each in kinds)
+    step = min(max(_FINEST, kind.q / kind.noise_multiplier / 10) for kind in kinds)
     step = min(step, _COARSEST)
     total = pld.identity(step)
-    for each in kinds:
-        rate = each.q if each.participation == "secret" else 1.0
+    for kind in kinds:
+        rate = kind.q if kind.participation == "secret" else 1.0
         once = pld.from_gaussian_mechanism(
-            each.noise_multiplier, sampling_prob=rate, value_discretization_interval=step
+            kind.noise_multiplier, sampling_prob=rate, value_discretization_interval=step
         )
-        if rate > each.q:  # it is seen whether the round held the record
-            once = once.compute_mixture(pld.identity(step), each.q)
-        total = total.compose(once.self_compose(each.rounds))
+        if rate > kind.q:  # it is seen whether the round held the record
+            once = once.compute_mixture(pld.identity(step), kind.q)
+        total = total.compose(once.self_compose(kind.rounds))
     return total
 
 
@@ -189,7 +189,7 @@ def _success(kinds: tuple[Training, ...], blind: NDArray[np.float64]) -> NDArray
 def _supremum(kinds: tuple[Training, ...]) -> float:
     """The largest leakage over N ≥ 2; for a < N ≤ b it is at most H_{1/b}(p(1/a))."""
     sizes = list(range(2, _EVERY_UP_TO))
-    while sizes[-1] < _LARGEST_LINE_UP:
+    while sizes[-1] < _LARGEST_CANDIDATE_SET:
         sizes.append(math.ceil(sizes[-1] * 1.02))
     success = _success(kinds, 1 / np.array(sizes, dtype=np.float64)).tolist()
     first = bernoulli_leakage(success[0], 1 / sizes[0])

@@ -82,10 +82,12 @@ class ServedModel:
 
     def _layout(self, weights: Tensors) -> Layout:
         if self._task is None:
-            return Layout(tuple(weights), tuple(tuple(each.shape) for each in weights.values()))
+            return Layout(
+                tuple(weights), tuple(tuple(weight.shape) for weight in weights.values())
+            )
         layout = self._task.layout
         own = dict(zip(layout.names, layout.shapes, strict=True))
-        if own != {name: tuple(each.shape) for name, each in weights.items()}:
+        if own != {name: tuple(weight.shape) for name, weight in weights.items()}:
             raise InvalidInput(
                 "the model= whose layers the server trains on public records has other parameters "
                 "than the model that is sent; give both the same."

@@ -173,15 +173,15 @@ class ServerRounds:
         if current.encrypted is not None:
             self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
         self.released += kind == "train"
-        for lane, each in current.released.items():
-            if lane == "update" and not each.mean.any():
+        for lane, value in current.released.items():
+            if lane == "update" and not value.mean.any():
                 _LOG.warning(
                     "round %d: the sum of all updates is zero; the nodes' logs say what their "
                     "apps did not make",
                     current.stage.number,
                 )
-            if each.saturated:
-                share, number = 100 * each.saturated, current.stage.number
+            if value.saturated:
+                share, number = 100 * value.saturated, current.stage.number
                 _LOG.warning(
                     "round %d: %.2g %% of the %s lay beyond the range, and count as its edge",
                     number,
@@ -230,7 +230,7 @@ class ServerRounds:
                 stages.append(following.message(node))
             if asks:
                 stages += self._sums[self._delivered.get(node, 0) :]
-            outgoing[node] = [each for each in stages if each is not None]
+            outgoing[node] = [stage for stage in stages if stage is not None]
         known, answers = len(self._sums), deliver(outgoing, asks)
         for node in outgoing:  # a framework may tell of a lost node by another's number
             told = answers.get(node, "it fell silent")
@@ -238,13 +238,15 @@ class ServerRounds:
                 _LOG.warning("node %d dropped out: %s", node, told)
                 if node in answers:
                     self.refused[node] = told
-        answered = {node: each for node, each in answers.items() if not isinstance(each, str)}
+        answered = {
+            node: answer for node, answer in answers.items() if not isinstance(answer, str)
+        }
         if self.terms.blind and asks:
             # Who refused may have lost its model: it gets every sum again.
             self._delivered.update({node: known if node in answered else 0 for node in outgoing})
         sessions = (current.stage.session, following and following.stage.session)
         for node, stages_of in answered.items():
-            if strangers := [each for each in stages_of if each.session not in sessions]:
+            if strangers := [stage for stage in stages_of if stage.session not in sessions]:
                 raise ProtocolViolation(
                     f"node {node} answers another session than it was asked for, of round "
                     f"{strangers[0].number}; it is replayed or foreign."

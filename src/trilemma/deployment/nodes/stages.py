@@ -84,6 +84,6 @@ def _is_number(value: object) -> bool:
 def _is_rising(cohort: tuple[int, ...]) -> bool:
     return (
         bool(cohort)
-        and all(_is_number(each) for each in cohort)
+        and all(_is_number(client) for client in cohort)
         and all(a < b for a, b in pairwise(cohort))
     )

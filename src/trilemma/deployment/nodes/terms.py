@@ -37,10 +37,10 @@ class Terms:
     clip and range then refer to.
 
     A node's data are trained on within `budget`, the ε at `delta`, and `leakage_budget`, the
-    largest leakage of a line-up of `candidates` (None: of any size). `deployment` is what a claim
-    was made for: the nodes keep to it, in its rounds too. With any of these nothing but the
-    protected update leaves a node: metrics and queries are refused, and an evaluation runs for
-    the node alone. `source` is the file of the verdict that they were read from.
+    largest leakage of a candidate set of `candidates` (None: of any size). `deployment` is what a
+    claim was made for: the nodes keep to it, in its rounds too. With any of these nothing but the
+    protected update leaves a node: metrics and queries are refused, and an evaluation runs for the
+    node alone. `source` is the file of the verdict that they were read from.
 
     >>> Terms.of("secret-sharing:max_weight=2000", metrics=("train_loss",)).threshold_of(10)
     7
@@ -165,7 +165,7 @@ class Terms:
     def limited(self) -> bool:
         """Whether a node must know what its data took part in before."""
         limits = (self.deployment, self.budget, self.leakage_budget)
-        return any(each is not None for each in limits)
+        return any(limit is not None for limit in limits)
 
     @property
     def released(self) -> tuple[str, ...]:
@@ -276,13 +276,13 @@ class Terms:
     def refusal(self, events: Sequence[Event]) -> str | None:
         """Why data that took part in these events, the last one still to come, must not go on."""
         if self.deployment is not None:
-            count = sum(each.rounds for each in events)
+            count = sum(event.rounds for event in events)
             if count > self.deployment.rounds:
                 return (
                     f"the data took part in {count - 1} rounds, and the claim is for "
                     f"{self.deployment.rounds}; train on other data, or measure for more rounds."
                 )
-            kinds = {replace(each, rounds=1) for each in events}
+            kinds = {replace(event, rounds=1) for event in events}
             if len(kinds) > 1 and (self.budget, self.leakage_budget) == (None, None):
                 return (
                     "the data took part in rounds under other noise, which the claim does not "

@@ -5,10 +5,17 @@ Whatever the executor, a task's payload is the same, so that a run may change it
 
 from trilemma.execution.pool.base import Executor, Job, Spent, WorkerDied
 from trilemma.execution.pool.pool_choice import executor
-from trilemma.execution.pool.process_pool import Crew
+from trilemma.execution.pool.process_pool import WorkerPool
 from trilemma.execution.pool.worker import one_thread
 from trilemma.execution.pool.worker_memory import keep_memory
 
 __all__ = [
-    "Crew", "Executor", "Job", "Spent", "WorkerDied", "executor", "keep_memory", "one_thread",
+    "Executor",
+    "Job",
+    "Spent",
+    "WorkerDied",
+    "WorkerPool",
+    "executor",
+    "keep_memory",
+    "one_thread",
 ]  # fmt: skip

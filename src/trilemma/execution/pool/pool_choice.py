@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from trilemma.execution.pool.base import Executor, Job
-from trilemma.execution.pool.process_pool import Crew
+from trilemma.execution.pool.process_pool import WorkerPool
 from trilemma.execution.pool.ray_pool import Cluster
 
 __all__ = ["executor"]
@@ -23,5 +23,5 @@ def executor(
 ) -> Executor[Kind]:
     """Workers on this machine, or on the Ray cluster at an address; tasks run on the `device`."""
     if ray is None:
-        return Crew(make_work, workers=workers, device=device)
+        return WorkerPool(make_work, workers=workers, device=device)
     return Cluster(make_work, address=ray, workers=workers, device=device)

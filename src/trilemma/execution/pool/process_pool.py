@@ -23,8 +23,8 @@ from trilemma.execution.pool.base import Job, Spent, WorkerDied
 from trilemma.execution.pool.task_queue import Try, Waiting
 from trilemma.execution.pool.worker import (
     Failure,
-    Hands,
     Stopwatch,
+    Worker,
     done,
     one_thread,
     payloads_of,
@@ -33,12 +33,12 @@ from trilemma.execution.pool.worker import (
 from trilemma.execution.pool.worker_processes import end, start
 from trilemma.quantities import counted
 
-__all__ = ["Crew"]
+__all__ = ["WorkerPool"]
 
 Kind = TypeVar("Kind", bound=Job)
 
 
-class Crew(Generic[Kind]):
+class WorkerPool(Generic[Kind]):
     """Workers that stay; `make_work` runs once in each and builds what all tasks share.
 
     A process starts when there is a task that no idle one can take. Where processes are forked,
@@ -212,7 +212,7 @@ def _worker(pipe: Connection) -> None:
     with suppress(EOFError, OSError):  # the parent has ended
         os.environ.clear()
         os.environ.update(pipe.recv())  # the GPU is read when CUDA is first used
-        hands = Hands(pipe.recv_bytes())
+        hands = Worker(pipe.recv_bytes())
         pipe.send(None)
         while True:
             pipe.send(hands.do(pipe.recv()))

@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool.base import Job, Spent, WorkerDied
 from trilemma.execution.pool.task_queue import Try, Waiting, name_of
-from trilemma.execution.pool.worker import Failure, Hands, payloads_of, pickled
+from trilemma.execution.pool.worker import Failure, Worker, payloads_of, pickled
 from trilemma.execution.run_log import versions
 from trilemma.quantities import counted
 
@@ -75,14 +75,14 @@ class Cluster(Generic[Kind]):
                 _connect(ray, self._address)
                 undo.callback(ray.shutdown)
             needs = _needs(ray.cluster_resources(), self._workers, self._device)
-            self._kind = ray.remote(**needs, max_restarts=0, max_task_retries=0)(Hands)
+            self._kind = ray.remote(**needs, max_restarts=0, max_task_retries=0)(Worker)
             self._needed = ray.put(needed)
             self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._undo:
-            for hands in (*self._idle, *(each for each, _ in self._pending.values())):
+            for hands in (*self._idle, *(item for item, _ in self._pending.values())):
                 self._ray.kill(hands)
 
     def submit(self, *tasks: Kind) -> None:
@@ -109,7 +109,7 @@ class Cluster(Generic[Kind]):
         hands, tried = self._pending.pop(ready)
         try:
             found = self._ray.get(ready)
-        except errors.RayTaskError as error:  # `Hands` itself raises nothing
+        except errors.RayTaskError as error:  # `Worker` itself raises nothing
             if tried is not None and len(tried.tasks) > 1:
                 self._waiting.put_back(tried.apart()[1:])
                 self._hand_out()

@@ -81,10 +81,10 @@ class Waiting(Generic[Kind]):
         if self._joins is None or first.alone:
             return first
         tasks = first.tasks
-        for each in list(self._tries):
-            if not each.alone and self._joins(tasks, each.tasks[0]):
-                self._tries.remove(each)
-                tasks += each.tasks
+        for item in list(self._tries):
+            if not item.alone and self._joins(tasks, item.tasks[0]):
+                self._tries.remove(item)
+                tasks += item.tasks
         return Try(tasks)
 
 

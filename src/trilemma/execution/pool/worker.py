@@ -19,7 +19,7 @@ from trilemma.execution.pool.task_queue import name_of
 from trilemma.execution.pool.worker_memory import keep_memory
 from trilemma.execution.run_log import versions
 
-__all__ = ["Failure", "Hands", "Stopwatch", "done", "one_thread", "payloads_of", "pickled"]
+__all__ = ["Failure", "Stopwatch", "Worker", "done", "one_thread", "payloads_of", "pickled"]
 
 Kind = TypeVar("Kind", bound=Job)
 
@@ -35,7 +35,7 @@ class Failure:
     trace: str
 
 
-class Hands:
+class Worker:
     """A worker's side: what it needs is unpickled and made once, for its first task.
 
     Torch has one thread from here on, and free memory is kept. Paths start at `folder`, where

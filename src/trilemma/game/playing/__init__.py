@@ -1,1 +1,1 @@
-"""The game of the line-up: who is tagged, what an adversary sees of it, and what it picks."""
+"""The identification game: its target, what an adversary sees of it, and what it guesses."""

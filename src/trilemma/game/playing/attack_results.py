@@ -12,7 +12,7 @@ from trilemma.game.job_results import AttackResult, Pictures, Shown
 if TYPE_CHECKING:
     from trilemma.attacks import View
     from trilemma.game.playing.games import Arena, Game
-    from trilemma.game.playing.guesses import Picks
+    from trilemma.game.playing.guesses import Guesses
 
 __all__ = ["attack_result"]
 
@@ -21,7 +21,7 @@ def attack_result(
     arena: Arena,
     games: Sequence[Game],
     views: Sequence[Sequence[View]],
-    found: Mapping[str, Picks],
+    found: Mapping[str, Guesses],
     *,
     pictures: int,
 ) -> AttackResult:
@@ -29,25 +29,25 @@ def attack_result(
     shown = pictures and arena.scenario.show_records
     return AttackResult(
         client=[game.client for game in games],
-        rounds=[len(each) for each in views],
-        correct={name: each.correct.tolist() for name, each in found.items()},
-        failed={name: int(each.failed.sum()) for name, each in found.items()},
+        rounds=[len(view) for view in views],
+        correct={name: value.correct.tolist() for name, value in found.items()},
+        failed={name: int(value.failed.sum()) for name, value in found.items()},
         after={
-            name: {int(t): right.tolist() for t, right in each.after.items()}
-            for name, each in found.items()
+            name: {int(t): right.tolist() for t, right in value.after.items()}
+            for name, value in found.items()
         },
         pictures=_pictures(arena, games[:pictures], found) if shown else None,
     )
 
 
-def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -> Pictures:
+def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Guesses]) -> Pictures:
     scenario, pool = arena.scenario, arena.pool
     spec = scenario.input_spec
 
     def shown(inputs: torch.Tensor) -> list[Any]:
         if scenario.heads:
             truth = rows([game.sought for game in games])
-            return [scenario.cells(*each) for each in zip(inputs, truth, strict=True)]
+            return [scenario.cells(*pair) for pair in zip(inputs, truth, strict=True)]
         return levels(inputs)
 
     def levels(inputs: torch.Tensor) -> list[list[int]]:
@@ -60,20 +60,20 @@ def _pictures(arena: Arena, games: Sequence[Game], found: Mapping[str, Picks]) -
         return pool.inputs[torch.tensor(places)]
 
     return Pictures(
-        tagged=shown(rows([game.sought for game in games])),
+        target=shown(rows([game.sought for game in games])),
         attacks={
             name: Shown(
-                made=shown(each.shown[: len(games)]),
-                picked=shown(
+                made=shown(value.shown[: len(games)]),
+                guessed=shown(
                     rows(
                         [
-                            int(game.line_up[int(each.chosen[place])])
+                            int(game.candidate_set[int(value.chosen[place])])
                             for place, game in enumerate(games)
                         ]
                     )
                 ),
-                correct=each.correct[: len(games)].tolist(),
+                correct=value.correct[: len(games)].tolist(),
             )
-            for name, each in found.items()
+            for name, value in found.items()
         },
     )

@@ -31,15 +31,15 @@ _THERE: Final = 1 << 27  # on a GPU, which is asked as seldom as its memory allo
 def tables_of(
     arena: Arena,
     made: torch.Tensor,
-    line_ups: Sequence[NDArray[np.int64]],
+    candidate_sets: Sequence[NDArray[np.int64]],
     public: torch.Tensor | None,
 ) -> list[torch.Tensor]:
-    """Distances [R, N] on the host of reconstructions [n, R, *shape] from a line-up [N] each.
+    """Distances [R, N] on the host of reconstructions [n, R, *shape] from N candidates each.
 
     Several reconstructions compete by how far each is from public records (None: from the
     candidates), the distances being in units of that.
     """
-    tables = _plain(arena, made, line_ups)
+    tables = _plain(arena, made, candidate_sets)
     if made.shape[1] == 1:
         return tables
     if public is None:
@@ -47,32 +47,36 @@ def tables_of(
     else:
         others, measure = sampled(public), arena.scenario.measure
         shares = [
-            table / commonness(distances(each, others, measure))[:, None]
-            for table, each in zip(tables, made.cpu(), strict=True)
+            table / commonness(distances(item, others, measure))[:, None]
+            for table, item in zip(tables, made.cpu(), strict=True)
         ]
     return [far(table) for table in shares]
 
 
 def _plain(
-    arena: Arena, made: torch.Tensor, line_ups: Sequence[NDArray[np.int64]]
+    arena: Arena, made: torch.Tensor, candidate_sets: Sequence[NDArray[np.int64]]
 ) -> list[torch.Tensor]:
     """The distances [R, N] themselves."""
     measure, pool = arena.scenario.measure, arena.pool.inputs
-    if measure is mean_squared and len({len(each) for each in line_ups}) == 1:
-        return [table for tables in _squares(arena, made, line_ups) for table in tables.cpu()]
+    if measure is mean_squared and len({len(item) for item in candidate_sets}) == 1:
+        return [
+            table for tables in _squares(arena, made, candidate_sets) for table in tables.cpu()
+        ]
     return [
-        distances(each, pool[torch.from_numpy(line_up)], measure)
-        for each, line_up in zip(made.cpu(), line_ups, strict=True)
+        distances(item, pool[torch.from_numpy(candidate_set)], measure)
+        for item, candidate_set in zip(made.cpu(), candidate_sets, strict=True)
     ]
 
 
 def _squares(
-    arena: Arena, made: torch.Tensor, line_ups: Sequence[NDArray[np.int64]]
+    arena: Arena, made: torch.Tensor, candidate_sets: Sequence[NDArray[np.int64]]
 ) -> Iterator[torch.Tensor]:
     """Tables [n, R, N] of mean squares, as many at once as there is room for."""
     pool = (arena.pool_there if made.is_cuda else arena.pool).inputs
-    many = max(1, (_THERE if made.is_cuda else _HERE) // (len(line_ups[0]) * pool[0].numel()))
-    for start in range(0, len(line_ups), many):
-        rows = torch.from_numpy(np.stack(line_ups[start : start + many])).to(pool.device)
+    many = max(
+        1, (_THERE if made.is_cuda else _HERE) // (len(candidate_sets[0]) * pool[0].numel())
+    )
+    for start in range(0, len(candidate_sets), many):
+        rows = torch.from_numpy(np.stack(candidate_sets[start : start + many])).to(pool.device)
         candidates = pool.index_select(0, rows.flatten()).view(*rows.shape, -1)
         yield far(mean_squares(made[start : start + many].flatten(2), candidates))

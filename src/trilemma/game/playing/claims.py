@@ -10,11 +10,11 @@ import numpy as np
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["LINE_UP", "Claim", "Participation", "checkpoints"]
+__all__ = ["CANDIDATES", "Claim", "Participation", "checkpoints"]
 
 Participation = Literal["secret", "known"]
-LINE_UP: Final = 100
-_FEWEST: Final = 20  # candidates below which the client's own records make no line-up
+CANDIDATES: Final = 100
+_FEWEST: Final = 20  # candidates below which the client's own records make no candidate set
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class Claim:
     """The game that an attacker plays for one record of one client.
 
     `rounds` of training are observed; 1 is one round that is known to hold the record. The
-    attacker picks one of `candidates` (N), so that a blind guess succeeds in exactly 1/N of all
+    attacker guesses one of `candidates` (N), so that a blind guess succeeds in exactly 1/N of all
     games. The candidates are records of the client itself, all but one of them set aside; where
     a client has too few they come from all clients and one is `inserted`. Participation (which
     rounds hold the record) is granted to the attacker where it is `known`. Clients set `apart`
-    hold too few records for a line-up, where most others have enough: no game is about theirs.
+    hold too few records for a candidate set, where most others have enough: no game is about
+    theirs.
     """
 
     rounds: int
@@ -40,7 +41,8 @@ class Claim:
             raise InvalidInput(f"rounds must be at least 1, got {self.rounds}.")
         if self.candidates < 2:
             raise InvalidInput(
-                f"a line-up needs at least 2 candidates, got {self.candidates}; give the clients "
+                f"a candidate set needs at least 2 candidates, got {self.candidates}; give the "
+                "clients "
                 f"more records."
             )
 
@@ -51,9 +53,9 @@ class Claim:
         unit_size: int,
         *,
         rounds: int,
-        line_up: int | None = None,
+        candidates: int | None = None,
     ) -> Self:
-        """The largest line-up up to 100 that clients with so many distinct records allow.
+        """The largest candidate set up to 100 that clients with so many distinct records allow.
 
         One round: min(100, n - S + 1), the decoys are outside the batch. A training, or an update
         of all records: min(100, 1 + n // 4), the decoys leave the client's data. Where that is
@@ -69,15 +71,16 @@ class Claim:
         def largest(size: int) -> int:
             return 1 + size // 4 if rounds > 1 or unit_size >= size else size - unit_size + 1
 
-        wanted = LINE_UP if line_up is None else line_up
+        wanted = CANDIDATES if candidates is None else candidates
         small = tuple(k for k, size in enumerate(sizes) if largest(size) < min(wanted, _FEWEST))
         apart = small if 2 * len(small) < len(sizes) else ()
         own = min(largest(size) for k, size in enumerate(sizes) if k not in apart)
         inserted = own < min(wanted, _FEWEST)
         most = 1 + sum(sizes) // 4 if inserted else own
-        if line_up is not None and line_up > most:
+        if candidates is not None and candidates > most:
             raise InvalidInput(
-                f"a line-up of {line_up} candidates was asked for, but these clients allow "
+                f"a candidate set of {candidates} candidates was asked for, but these clients "
+                "allow "
                 f"{most}; ask for fewer, or leave it out."
             )
         return cls(rounds, min(wanted, most), inserted, apart=apart)

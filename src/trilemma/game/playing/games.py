@@ -1,4 +1,4 @@
-"""Games: one tagged record of one client, the line-up it hides in, and the batches that hold it.
+"""Games: a target record of one client, the candidates it hides among, and the batches.
 
 Everything about a game depends on the seed and its number alone. The tag is drawn before
 anything is attacked.
@@ -32,20 +32,20 @@ __all__ = ["Arena", "Batches", "Game", "stacked"]
 class Game:
     """Places are rows of the pool of all clients' records.
 
-    `line_up` [N] are the candidates, `line_up[tagged]` is the one that is used. `free` [K, n] says
-    which records of each client may fill batches, by their place within the client.
+    `candidate_set` [N] are the candidates, `line_up[tagged]` is the one that is used. `free` [K,
+    n] says which records of each client may fill batches, by their place within the client.
     """
 
     number: int
     client: int
-    line_up: NDArray[np.int64]
-    tagged: int
+    candidate_set: NDArray[np.int64]
+    target: int
     free: NDArray[np.bool_]
 
     @property
     def sought(self) -> int:
-        """The place of the tagged record."""
-        return int(self.line_up[self.tagged])
+        """The place of the target record."""
+        return int(self.candidate_set[self.target])
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Batches:
 
     `clients` [K] is the round's cohort, in rising order; `own` is the place in it of the tagged
     record's client, None where it does not take part. `rows` [K, B] are places in the pool;
-    `present` [K, B] is false where a row only pads. `slot` is where the tagged record stands in
+    `present` [K, B] is false where a row only pads. `slot` is where the target record stands in
     its client's row, None where the round does not hold it.
     """
 
@@ -99,7 +99,7 @@ class Arena:
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """Records of each client [K]."""
-        return np.array([len(each) for each in self.scenario.records])
+        return np.array([len(record) for record in self.scenario.records])
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -135,15 +135,15 @@ class Arena:
         return int(self.kinds.max()) + 1
 
     @classmethod
-    def of(cls, scenario: Scenario, *, rounds: int, line_up: int | None = None) -> Arena:
-        """The games of the largest line-up that the scenario allows."""
-        ends = np.cumsum([len(each) for each in scenario.records])[:-1]
-        distinct = [len(np.unique(each)) for each in np.split(scenario.kinds, ends)]
+    def of(cls, scenario: Scenario, *, rounds: int, candidates: int | None = None) -> Arena:
+        """The games of the largest candidate set that the scenario allows."""
+        ends = np.cumsum([len(record) for record in scenario.records])[:-1]
+        distinct = [len(np.unique(part)) for part in np.split(scenario.kinds, ends)]
         training = scenario.local_training
         unit = (
             max(map(len, scenario.records)) if training.sampling == "full" else training.unit_size
         )
-        return cls(scenario, Claim.of(distinct, unit, rounds=rounds, line_up=line_up))
+        return cls(scenario, Claim.of(distinct, unit, rounds=rounds, candidates=candidates))
 
     def draw(self, number: int, seed: int) -> Game:
         """The game with this number: its client is drawn at random, and so is all else."""
@@ -151,15 +151,15 @@ class Arena:
         members = [k for k in range(len(self.sizes)) if k not in self.claim.apart]
         client = members[int(draw.integers(len(members)))]
         inserted = self.claim.inserted
-        line_up = draw.permutation(self._eligible(None if inserted else client))
-        line_up = line_up[: self.claim.candidates]
-        tagged = int(draw.integers(len(line_up)))
+        candidate_set = draw.permutation(self._eligible(None if inserted else client))
+        candidate_set = candidate_set[: self.claim.candidates]
+        target = int(draw.integers(len(candidate_set)))
         free = self._records.copy()
         for k in range(len(self.sizes)) if inserted else (client,):
-            free[k, : self.sizes[k]] = ~self.copied(line_up, self._rows(k))
+            free[k, : self.sizes[k]] = ~self.copied(candidate_set, self._rows(k))
         if inserted and free[client].sum() == self.sizes[client]:
             free[client, draw.integers(self.sizes[client])] = False  # the record it stands for
-        return Game(number, client, line_up, tagged, free)
+        return Game(number, client, candidate_set, target, free)
 
     @cached_property
     def _records(self) -> NDArray[np.bool_]:
@@ -184,7 +184,7 @@ class Arena:
         return np.arange(start, start + int(self.sizes[client]))
 
     def attendance(self, game: Game, draw: np.random.Generator) -> list[bool | None]:
-        """Whether each round of the claim holds the tagged record; None: its client stays out.
+        """Whether each round of the claim holds the target record; None: its client stays out.
 
         A round has the client in its cohort with probability c = cohort / clients, and then the
         record in the client's batch with probability q = S/n of its original n, so that it holds
@@ -221,7 +221,7 @@ class Arena:
         holds: bool | None,
         alone: bool = False,
     ) -> Batches:
-        """The batches of one round, with the tagged record or not; None: without its client.
+        """The batches of one round, with the target record or not; None: without its client.
 
         Fixed batches are filled from what is free. Where too few are free, the batch is padded.
         `alone` leaves out what the other clients of a fixed batch train on.
@@ -289,7 +289,7 @@ class Arena:
         *,
         holds: bool,
     ) -> Batches:
-        """Batches filled from what is free, the tagged record put into its client's."""
+        """Batches filled from what is free, the target record put into its client's."""
         slot = None
         if holds and own is not None:
             empty = np.flatnonzero(~present[own])
@@ -329,15 +329,16 @@ class Arena:
     def outsiders(self, game: Game, used: NDArray[np.int64], most: int, seed: int) -> Records:
         """Records besides the game's own, on which the law of the others may be fitted.
 
-        The public records and the clients' records outside line-up and `used`, as many in every
-        game: at most `most`, and no more than are left when batches are twice their usual size.
+        The public records and the clients' records outside candidate set and `used`, as many in
+        every game: at most `most`, and no more than are left when batches are twice their usual
+        size.
         """
         draw = Seeded(seed).generator("outsiders", game.number)
         public = self.scenario.public_records
-        lent = len(game.line_up) + self._copies
+        lent = len(game.candidate_set) + self._copies
         lent += 2 * len(self.sizes) * self.scenario.local_training.unit_size
         count = min(most, len(public) + max(0, len(self.pool) - lent))
-        outside = ~self.copied(np.concatenate([game.line_up, used]))
+        outside = ~self.copied(np.concatenate([game.candidate_set, used]))
         rows = draw.permutation(np.flatnonzero(outside))
         chosen = torch.from_numpy(draw.permutation(len(public))[:count])
         own, pool = torch.from_numpy(rows[: count - len(chosen)]), self.pool
@@ -384,11 +385,11 @@ def _keys(
 
 def stacked(made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Rows [U, K, B] of batches side by side, and which do not pad; None where none does."""
-    width = max(each.rows.shape[1] for each in made)
-    rows = torch.from_numpy(np.array([_padded(each.rows, width) for each in made]))
-    if all(each.whole and each.rows.shape[1] == width for each in made):
+    width = max(item.rows.shape[1] for item in made)
+    rows = torch.from_numpy(np.array([_padded(item.rows, width) for item in made]))
+    if all(item.whole and item.rows.shape[1] == width for item in made):
         return rows, None
-    return rows, torch.from_numpy(np.array([_padded(each.present, width) for each in made]))
+    return rows, torch.from_numpy(np.array([_padded(item.present, width) for item in made]))
 
 
 def _padded(rows: NDArray[np.generic], width: int) -> NDArray[np.generic]:

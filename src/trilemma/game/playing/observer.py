@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import torch
 
-from trilemma.attacks import Knowledge, Rung, View
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks import Knowledge, KnowledgeLevel, View
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.attacks.crafted import craft
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -47,12 +47,12 @@ _MOST: Final = 2_500
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """An adversary of games: what it reads under a protection, and what it knows (its rung).
+    """An adversary of games: what it reads under a protection, and what it knows (its knowledge).
 
     `steps` of SGD prepare the models at which single rounds are observed. `weighting` says how
-    the server weighs clients in its mean. `blind` puts a record from outside the line-up where
-    the tagged one should be: a control in which nothing can be found. Sums are of `threshold`
-    clients, the fewest that a round may end with (None: of the whole cohort), the tagged record's
+    the server weighs clients in its mean. `blind` puts a record from outside the candidate set
+    where the target should be: a control in which nothing can be found. Sums are of `threshold`
+    clients, the fewest that a round may end with (None: of the whole cohort), the target record's
     among them. Participation is granted, or secret: then all rounds of a training are attacked.
     `recipe` is the server's part of a training (None: the scenario's own); the clients' part is in
     the scenario. A malicious server hands out `crafted` weights of a kind (`attacks.crafted`) in
@@ -62,7 +62,7 @@ class Observer:
     arena: Arena
     protection: Protection
     adversary: Adversary
-    rung: Rung
+    knows: KnowledgeLevel
     seed: int
     steps: int = 20
     equal_weights: bool = False
@@ -74,10 +74,10 @@ class Observer:
     crafted: str | None = None
 
     def __post_init__(self) -> None:
-        if self.participation == "secret" and self.rung != "rest":
+        if self.participation == "secret" and self.knows != "rest":
             raise InvalidInput(
                 f"rounds whose participation is secret are attacked by those who know the rest, "
-                f"not {self.rung!r}; grant participation, or climb to the rung 'rest'."
+                f"not {self.knows!r}; grant participation, or climb to the knowledge 'rest'."
             )
         sampling = self.arena.scenario.local_training.sampling
         if self.participation == "secret" and sampling != "poisson":
@@ -125,8 +125,8 @@ class Observer:
         recipe = self.recipe or own_recipe(scenario)
         server = Server(scenario.task, recipe, rounds, scenario.public_records)
         draws = [Seeded(self.seed).generator("training", game.number) for game in games]
-        attended = [self.arena.attendance(*each) for each in zip(games, draws, strict=True)]
-        last = [self._last_seen(each) for each in attended]  # nothing is trained after it
+        attended = [self.arena.attendance(*pair) for pair in zip(games, draws, strict=True)]
+        last = [self._last_seen(item) for item in attended]  # nothing is trained after it
         views: list[list[View]] = [[] for _ in games]
         numbers = [game.number for game in games]
         weights = server.start(fresh_weights(scenario, numbers, seed=self.seed))
@@ -187,8 +187,8 @@ class Observer:
         handed, public = weights.clone(), self._public.inputs
         for row in attacked:
             game, inputs = games[row], public
-            if RUNGS.index(self.rung) >= RUNGS.index("candidates"):
-                rolled = np.roll(game.line_up, -round * len(game.line_up) // 2)
+            if KNOWLEDGE_LEVELS.index(self.knows) >= KNOWLEDGE_LEVELS.index("candidates"):
+                rolled = np.roll(game.candidate_set, -round * len(game.candidate_set) // 2)
                 places = torch.from_numpy(rolled).to(public.device)
                 inputs = torch.cat([self.arena.pool_there.inputs[places], public])
             draw = Seeded(self.seed).integer("crafted", game.number, round)
@@ -211,7 +211,7 @@ class Observer:
         """
         training, shown = sending.training, list(bare)
         adds_up = training.algorithm == "fedsgd" and training.by_record
-        if not (shown and adds_up and self.rung == "rest"):
+        if not (shown and adds_up and self.knows == "rest"):
             return {}
         here = [made[row] for row in shown]
         rows = torch.tensor([int(own.rows[own.own or 0, own.slot or 0]) for own in here])
@@ -232,7 +232,7 @@ class Observer:
         return self.adversary is Adversary.SERVER and reads == "messages"
 
     def _sees(self, holds: bool | None) -> bool:
-        """Whether the adversary looks at a round in which the tagged record stands so."""
+        """Whether the adversary looks at a round in which the target record stands so."""
         return bool(holds) or (self.participation == "secret" and holds is not None)
 
     def _last_seen(self, attended: Sequence[bool | None]) -> int:
@@ -240,13 +240,13 @@ class Observer:
         return max(1 + round for round, holds in enumerate(attended) if self._sees(holds))
 
     def _swapped(self, batches: Batches, game: Game) -> Batches:
-        """In a blind control, one record from outside the line-up in the tagged one's place."""
+        """In a blind control, one record from outside the candidate set in the target's place."""
         if not self.blind or batches.slot is None:
             return batches
-        outside = np.flatnonzero(~self.arena.copied(game.line_up))
+        outside = np.flatnonzero(~self.arena.copied(game.candidate_set))
         rows = batches.rows.copy()
-        stranger = Seeded(self.seed).generator("stranger", game.number).choice(outside)
-        rows[batches.own, batches.slot] = stranger
+        outsider = Seeded(self.seed).generator("stranger", game.number).choice(outside)
+        rows[batches.own, batches.slot] = outsider
         return replace(batches, rows=rows)
 
     @cached_property
@@ -304,7 +304,7 @@ class Observer:
         round: int,
         others: torch.Tensor | None = None,
     ) -> View:
-        """What the adversary reads of a round that holds the tagged record, and what it knows."""
+        """What the adversary reads of a round that holds the target record, and what it knows."""
         scenario = self.arena.scenario
         _, order = self._answers(game, batches, round, seen=True)
         knowledge = self._knowledge(game, batches, np.array(order[: seen.clients]), others)
@@ -326,14 +326,18 @@ class Observer:
         order: NDArray[np.int64],
         others: torch.Tensor | None = None,
     ) -> Knowledge:
-        scenario, pool, level = self.arena.scenario, self.arena.pool, RUNGS.index(self.rung)
+        scenario, pool, level = (
+            self.arena.scenario,
+            self.arena.pool,
+            KNOWLEDGE_LEVELS.index(self.knows),
+        )
         device = scenario.device
         if level == 0:
             return Knowledge()
         public = self._public
         if level == 1:
             return Knowledge(public)
-        line_up = pool[torch.from_numpy(game.line_up)].to(device)
+        candidate_set = pool[torch.from_numpy(game.candidate_set)].to(device)
         secret = self.participation == "secret"
         outsiders = None
         if not secret:  # who knows the rest needs no law of it, and one a round is a lot
@@ -341,7 +345,7 @@ class Observer:
             most = min(max(self.population, len(public)), _MOST)
             outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)
         if level == 2:
-            return Knowledge(public, line_up, outsiders)
+            return Knowledge(public, candidate_set, outsiders)
         share = scenario.local_training.unit_size / float(self.arena.sizes[game.client])
         rate = share if secret else None
         rows, present, slot = batches.rows[order], batches.present[order], batches.slot
@@ -349,7 +353,7 @@ class Observer:
             slot = rows.shape[1]
             rows, present = np.pad(rows, ((0, 0), (0, 1))), np.pad(present, ((0, 0), (0, 1)))
         rows = rows.copy()
-        rows[0, slot] = game.line_up[0]  # the slot itself tells nothing
+        rows[0, slot] = game.candidate_set[0]  # the slot itself tells nothing
         rest = Records(
             pool.inputs[torch.from_numpy(rows.reshape(-1))],
             pool.labels[torch.from_numpy(rows.reshape(-1))],
@@ -357,11 +361,11 @@ class Observer:
         # A Poisson batch without padding is still of no size that others share.
         alike = bool(present.all()) and scenario.local_training.sampling == "fixed"
         there = None if alike else torch.from_numpy(present.reshape(-1)).to(device)
-        return Knowledge(public, line_up, outsiders, rest, slot, there, rate, others)
+        return Knowledge(public, candidate_set, outsiders, rest, slot, there, rate, others)
 
 
 def _order(batches: Batches) -> NDArray[np.int64]:
-    """Places in the cohort, that of the tagged record's own client first where it takes part."""
+    """Places in the cohort, that of the target record's own client first where it takes part."""
     own = [] if batches.own is None else [batches.own]
     others = np.delete(np.arange(len(batches.clients)), own)
     return np.concatenate([np.array(own, dtype=np.int64), others])

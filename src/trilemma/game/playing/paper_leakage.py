@@ -1,9 +1,10 @@
-"""The paper's leakage, computed: how far an attacker's belief moves, line-up and record fixed.
+"""The paper's leakage, computed: how far an attacker's belief moves, candidates and record fixed.
 
-With the line-up and the true record fixed, the posterior averaged over draws of everything else
-(batches, models, the mechanism) is the paper's f^A, and uniform is its f^B. √(JS / ln 2) between
-the two, then the mean over line-ups, is a client's leakage. Averaging over orders of the line-up
-first would give the uniform law, and a leakage of 0, whatever the attacker learns.
+With the candidate set and the true record fixed, the posterior averaged over draws of everything
+else (batches, models, the mechanism) is the paper's f^A, and uniform is its f^B. √(JS / ln 2)
+between the two, then the mean over candidate sets, is a client's leakage. Averaging over orders of
+the candidate set first would give the uniform law, and a leakage of 0, whatever the attacker
+learns.
 """
 
 from __future__ import annotations
@@ -46,12 +47,13 @@ def paper_leakage(
             found = play(seen, games, views, attack, restarts=1, seed=seed)
             if found.belief is None:
                 raise InvalidInput(
-                    f"the attack {attack.name!r} gives no belief over the line-up; use one of "
-                    f"the rungs 'candidates' and 'rest'."
+                    f"the attack {attack.name!r} gives no belief over the candidate set; use "
+                    "one of "
+                    f"the kinds of knowledge 'candidates' and 'rest'."
                 )
             beliefs[attack.name].append(found.belief.double())
     uniform = np.full(candidates, 1 / candidates)
-    means = {name: torch.stack(each).mean(0).numpy() for name, each in beliefs.items()}
+    means = {name: torch.stack(item).mean(0).numpy() for name, item in beliefs.items()}
     return {
         name: np.array([leakage(row / row.sum(), uniform) for row in mean])
         for name, mean in means.items()

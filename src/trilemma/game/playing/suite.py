@@ -1,4 +1,4 @@
-"""Which attacks a rung of the ladder holds, and which of them leads."""
+"""Which attacks a knowledge holds, and which of them leads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from trilemma.attacks import Analytic, Dager, Linkage, Rung, Tokens, get
-from trilemma.attacks.base import RUNGS, links
+from trilemma.attacks import Analytic, Dager, KnowledgeLevel, Linkage, Tokens, get
+from trilemma.attacks.base import KNOWLEDGE_LEVELS, links
 from trilemma.errors import InvalidInput
 from trilemma.game.playing.games import Arena
 from trilemma.game.playing.observer import Observer
@@ -18,14 +18,17 @@ from trilemma.protection.protection import Protection
 
 __all__ = ["Suite", "leading", "suite_of", "why_not"]
 
-_LADDER: Final[dict[Rung, tuple[str, ...]]] = {
+_LADDER: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
     "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
     "public": ("map", "linkage"),
     "candidates": ("gaussian-posterior",),
     "rest": ("exact-posterior",),
 }
-_TABLE: Final[dict[Rung, tuple[str, ...]]] = {**_LADDER, "nothing": ("tableak", "analytic")}
-_TEXT: Final[dict[Rung, tuple[str, ...]]] = {
+_TABLE: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
+    **_LADDER,
+    "nothing": ("tableak", "analytic"),
+}
+_TEXT: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
     **_LADDER,
     "nothing": ("dager", "tokens"),
     "public": (),
@@ -37,15 +40,15 @@ _BEHIND: Final = 2  # unknown numbers for each that is read, above which no sear
 
 @dataclass(frozen=True)
 class Suite:
-    """The attacks of a rung, each of which must pass its own test; the first one leads.
+    """The attacks of some knowledge, each of which must pass its own test; the first one leads.
 
-    The leading attack makes use of all that the rung knows: strengths are searched with it, and
-    the others, of which one may be stronger here and there, are tested where it passes. Those that
-    are `lost` in the sum of a cohort, where they would search far more numbers than are read, are
-    not tried on sums.
+    The leading attack makes use of all that the knowledge knows: strengths are searched with it,
+    and the others, of which one may be stronger here and there, are tested where it passes. Those
+    that are `lost` in the sum of a cohort, where they would search far more numbers than are read,
+    are not tried on sums.
     """
 
-    rung: Rung
+    knows: KnowledgeLevel
     attacks: tuple[str, ...]
     lost: frozenset[str] = frozenset()
 
@@ -60,34 +63,42 @@ class Suite:
 
 
 def suite_of(
-    scenario: Scenario, rung: Rung, asked: Sequence[str] | None = None, *, rounds: int = 1
+    scenario: Scenario,
+    knows: KnowledgeLevel,
+    asked: Sequence[str] | None = None,
+    *,
+    rounds: int = 1,
 ) -> Suite:
-    """The attacks of a rung and of all below it on so many rounds, or those asked for.
+    """The attacks of some knowledge and of all below it on so many rounds, or those asked for.
 
     With every other record known, the exact posterior is optimal in expectation for Gaussian
-    noise, so nothing else is run on that rung.
+    noise, so nothing else is run on that knowledge.
     """
     if asked is not None:
-        return _asked(scenario, rung, asked)
+        return _asked(scenario, knows, asked)
     ladder = _ladder(scenario, rounds)
-    if rung == "rest":
-        return Suite(rung, ladder[rung])
-    below = [name for each in RUNGS[: RUNGS.index(rung) + 1] for name in ladder[each]]
-    order = sorted(below, key=lambda name: -RUNGS.index(get(name).rung))
+    if knows == "rest":
+        return Suite(knows, ladder[knows])
+    below = [
+        name
+        for item in KNOWLEDGE_LEVELS[: KNOWLEDGE_LEVELS.index(knows) + 1]
+        for name in ladder[item]
+    ]
+    order = sorted(below, key=lambda name: -KNOWLEDGE_LEVELS.index(get(name).knows))
     able = [name for name in order if why_not(scenario, name) is None]
     if not able:
         raise InvalidInput(
-            f"no attack of an attacker who knows {rung!r} applies to this scenario "
+            f"no attack of an attacker who knows {knows!r} applies to this scenario "
             f"({why_not(scenario, order[0])}); climb with knows='candidates'."
         )
     lost = (name for name in able[1:] if _hopeless(scenario, name, scenario.per_round))
-    return Suite(rung, tuple(able), frozenset(lost))
+    return Suite(knows, tuple(able), frozenset(lost))
 
 
-def leading(scenario: Scenario, rung: Rung, rounds: int) -> Suite | None:
-    """The attack that leads a rung, alone: for estimates; None where none of its own applies."""
-    own = [name for name in _ladder(scenario, rounds)[rung] if why_not(scenario, name) is None]
-    return Suite(rung, tuple(own[:1])) if own else None
+def leading(scenario: Scenario, knows: KnowledgeLevel, rounds: int) -> Suite | None:
+    """The attack that leads, alone: for estimates; None where none of its own applies."""
+    own = [name for name in _ladder(scenario, rounds)[knows] if why_not(scenario, name) is None]
+    return Suite(knows, tuple(own[:1])) if own else None
 
 
 def why_not(scenario: Scenario, name: str) -> str | None:
@@ -163,31 +174,32 @@ def _hopeless(scenario: Scenario, name: str, clients: int) -> bool:
     return name in _WHOLE and numbers > _BEHIND * scenario.task.layout.size
 
 
-def _ladder(scenario: Scenario, rounds: int) -> Mapping[Rung, tuple[str, ...]]:
-    """The attacks of each rung, the strongest first: over rounds, those that link them."""
+def _ladder(scenario: Scenario, rounds: int) -> Mapping[KnowledgeLevel, tuple[str, ...]]:
+    """The attacks of each knowledge, the strongest first: over rounds, those that link them."""
     spec = scenario.input_spec
     ladder = _TEXT if spec.discrete else _TABLE if spec.columns else _LADDER
     if rounds == 1:
         return ladder
     return {
-        rung: tuple(sorted(names, key=lambda name: not links(get(name))))
-        for rung, names in ladder.items()
+        knows: tuple(sorted(names, key=lambda name: not links(get(name))))
+        for knows, names in ladder.items()
     }
 
 
-def _asked(scenario: Scenario, rung: Rung, asked: Sequence[str]) -> Suite:
+def _asked(scenario: Scenario, knows: KnowledgeLevel, asked: Sequence[str]) -> Suite:
     if not asked:
         raise InvalidInput("give at least one attack, or leave attacks out for the default ones.")
     for name in dict.fromkeys(asked):
-        needed = get(name).rung
-        if RUNGS.index(needed) > RUNGS.index(rung):
+        needed = get(name).knows
+        if KNOWLEDGE_LEVELS.index(needed) > KNOWLEDGE_LEVELS.index(knows):
             raise InvalidInput(
-                f"the attack {name!r} needs the rung {needed!r}, but the attacker is said to know "
-                f"{rung!r}; climb with knows={needed!r}, or leave it out."
+                f"the attack {name!r} needs the knowledge {needed!r}, but the attacker is said "
+                "to know "
+                f"{knows!r}; climb with knows={needed!r}, or leave it out."
             )
         if (reason := why_not(scenario, name)) is not None:
             raise InvalidInput(f"{reason}; leave {name!r} out.")
-    return Suite(rung, tuple(dict.fromkeys(asked)))
+    return Suite(knows, tuple(dict.fromkeys(asked)))
 
 
 @lru_cache(maxsize=4)

@@ -36,13 +36,13 @@ def find(attack: Attack, views: Sequence[View], *, restarts: int, seed: int) -> 
     ]
     if len(found) == 1:
         return found[0]
-    if len({tuple(map(_form, vars(each).values())) for each in found}) > 1:
+    if len({tuple(map(_form, vars(item).values())) for item in found}) > 1:
         # of other kinds it tells other things: only it knows how they go together
         return attack(views, restarts=restarts, seed=seed)
     order = torch.tensor([place for own in places.values() for place in own]).argsort()
     return Reconstructions(
         *(
-            _in_order([getattr(each, name) for each in found], order)
+            _in_order([getattr(item, name) for item in found], order)
             for name in Reconstructions.__dataclass_fields__
         )
     )
@@ -77,5 +77,5 @@ def _in_order(values: list[Any], order: torch.Tensor) -> Any:
         return None
     if isinstance(values[0], torch.Tensor):
         return torch.cat(values)[order.to(values[0].device)]
-    flat = [each for own in values for each in own]
+    flat = [item for own in values for item in own]
     return [flat[place] for place in order.tolist()]

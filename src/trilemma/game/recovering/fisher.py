@@ -66,7 +66,7 @@ def predict(
     """The prediction for units with true inputs [N, S, *shape] and targets [N, S]."""
     if not views or len(views) != inputs.shape[0]:
         raise InvalidInput(f"got {len(views)} views, but inputs of {inputs.shape[0]} units.")
-    values = [sensitivity(*each) for each in zip(views, inputs, targets, strict=True)]
+    values = [sensitivity(*group) for group in zip(views, inputs, targets, strict=True)]
     spec = views[0].input_spec
     return FisherPrediction(torch.stack(values).cpu(), spec.high - spec.low)
 

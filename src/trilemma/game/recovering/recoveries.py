@@ -65,7 +65,7 @@ class Outcomes:
         """[N, T, S]: recovered, or failed: an attack that diverged proves no privacy."""
         return np.asarray(self.recovered | self.failed[:, :, None])
 
-    def tagged(self) -> NDArray[np.bool_]:
+    def target(self) -> NDArray[np.bool_]:
         """[N]: success for one record of each unit, chosen before the attack (the first drawn).
 
         Records of one batch are not independent, but one a unit gives independent trials.
@@ -115,7 +115,7 @@ def measure(
         stages["protected"] = True
     found: dict[str, Outcomes] = {}
     job = _Job(source, measurement, criterion)
-    with executor(job, workers=workers, ray=ray, device=scenario.device) as crew:
+    with executor(job, workers=workers, ray=ray, device=scenario.device) as pool:
         for name, protected in stages.items():
             stage = f"literal {name}" if measurement.literal else name
             what = f"attack on {stage} updates"
@@ -130,7 +130,7 @@ def measure(
                 successes=sum(hits for _, hits in before),
                 quiet=not show_progress,
             ) as progress:
-                scheduler = Scheduler(crew, bytes, run=run, watcher=progress)
+                scheduler = Scheduler(pool, bytes, run=run, watcher=progress)
                 payloads = scheduler.run_all({what: _all_of(tasks)})[what]
             found[name] = Outcomes.join(dict(enumerate(payloads)))
     return found.get("protected"), found["control"]
@@ -175,9 +175,9 @@ def _all_of(tasks: Sequence[_Chunk]) -> Procedure[list[bytes]]:
 
 
 def _hits(payload: bytes) -> tuple[int, int]:
-    """The units in a payload, and how many of their tagged records were recovered."""
-    tagged = Outcomes.join({0: payload}).tagged()
-    return len(tagged), int(tagged.sum())
+    """The units in a payload, and how many of their target records were recovered."""
+    target = Outcomes.join({0: payload}).target()
+    return len(target), int(target.sum())
 
 
 @dataclass(frozen=True)

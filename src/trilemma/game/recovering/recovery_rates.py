@@ -22,7 +22,7 @@ ATTACK_WORKS: Final = 0.5
 class Rates:
     """Of one record a unit, tagged before the attack; of any record of a unit; of all records.
 
-    Leakage is the mean and the maximum over clients of H_κ of the tagged record's rate.
+    Leakage is the mean and the maximum over clients of H_κ of the target record's rate.
     """
 
     recovered: int
@@ -37,15 +37,15 @@ class Rates:
     @classmethod
     def of(cls, outcomes: Outcomes, *, confidence: float = 0.95, kappa: float = 0.0) -> Self:
         """The rates of units that are alike over the clients, by their first attempt."""
-        tagged, every = outcomes.tagged(), outcomes.counted[:, 0]
+        target, every = outcomes.target(), outcomes.counted[:, 0]
         clients = np.unique(outcomes.client)
-        hits = [int(tagged[outcomes.client == k].sum()) for k in clients]
-        trials = len(tagged) // len(clients)  # clients take turns, so all have as many units
+        hits = [int(target[outcomes.client == k].sum()) for k in clients]
+        trials = len(target) // len(clients)  # clients take turns, so all have as many units
         return cls(
-            recovered=int(tagged.sum()),
-            units=len(tagged),
-            success=success_rate(int(tagged.sum()), len(tagged), confidence),
-            success_any=success_rate(int(every.any(axis=1).sum()), len(tagged), confidence),
+            recovered=int(target.sum()),
+            units=len(target),
+            success=success_rate(int(target.sum()), len(target), confidence),
+            success_any=success_rate(int(every.any(axis=1).sum()), len(target), confidence),
             success_all=float(every.mean()),
             leakage=mean_leakage(hits, trials, confidence=confidence, kappa=kappa),
             leakage_max=max_leakage(hits, trials, confidence=confidence, kappa=kappa),

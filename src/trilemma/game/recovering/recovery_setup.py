@@ -122,7 +122,7 @@ class Recovered:
         return {
             "scenario": self.prepared.scenario.name,
             "protection": self.protection,
-            **{name: asdict(Rates.of(each)) for name, each in both.items() if each is not None},
+            **{name: asdict(Rates.of(value)) for name, value in both.items() if value is not None},
             "attack_failed": not self.works,
             "units": len(self.control.client),
         }

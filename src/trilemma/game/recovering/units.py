@@ -57,11 +57,12 @@ class Measurement:
         if self.models is not None and self.models < 1:
             raise InvalidInput(f"models must be at least 1, got {self.models}.")
         Seeded(self.seed)
-        if self.attack.rung not in ("nothing", "public") or links(self.attack):
+        if self.attack.knows not in ("nothing", "public") or links(self.attack):
             raise InvalidInput(
                 f"the attack {self.attack.name!r} singles one record out instead of recovering "
-                f"those of an update; play it with all of its rung: leave --attack out and say "
-                f"--knows {self.attack.rung}."
+                "those of an update; play it with all of its knowledge: leave --attack out and "
+                "say "
+                f"--knows {self.attack.knows}."
             )
         reads = self.protection.transport.server_reads
         if reads == "nothing" and self.adversary is Adversary.SERVER:
@@ -90,7 +91,7 @@ class Measurement:
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers, for a run's journal."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {item.name: getattr(self, item.name) for item in fields(self)}
         named = {"attack": repr(self.attack), "protection": self.protection.describe()}
         return {**plain, **named, "adversary": self.adversary.value}
 
@@ -183,7 +184,7 @@ def observe_units(
     )
     step = training.lr if training.algorithm == "fedsgd" else 1.0
     knowledge = Knowledge()
-    if asked.attack.rung == "public":
+    if asked.attack.knows == "public":
         knowledge = Knowledge(scenario.public_records.to(scenario.device))
     views = [
         View(

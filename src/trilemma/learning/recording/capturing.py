@@ -57,8 +57,8 @@ class Captured(Generic[Result]):
         return copies
 
     def _capture(self, arguments: tuple[torch.Tensor, ...]) -> torch.cuda.CUDAGraph:
-        self._inputs = [each.clone() for each in arguments]
-        self._last = [(weakref.ref(each), each._version) for each in arguments]
+        self._inputs = [argument.clone() for argument in arguments]
+        self._last = [(weakref.ref(argument), argument._version) for argument in arguments]
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=_pool().pool(), capture_error_mode=_MODE):
             self._made = self._function(*self._inputs)
@@ -100,10 +100,10 @@ def _stays(step: Step) -> bool:
         return False
     # Single numbers of the CPU travel with the launch, unless they are to become tensors there.
     plain = () if target in _MOVING else ((),)
-    inputs = [each.memory for each in step.inputs if each.memory]
-    seen = [each for each in inputs if each[_SHAPE] not in plain]
+    inputs = [item.memory for item in step.inputs if item.memory]
+    seen = [item for item in inputs if item[_SHAPE] not in plain]
     own = [step.memory] if step.memory else []
-    return len({each[_DEVICE] for each in (*seen, *own)}) <= 1
+    return len({value[_DEVICE] for value in (*seen, *own)}) <= 1
 
 
 @cache

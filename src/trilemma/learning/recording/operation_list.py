@@ -117,14 +117,16 @@ class Listing:
 
         What is taken for the last time is let go: large models have no room for everything.
         """
-        names: dict[str, Any] = {_name(step): each for step, each in self.constants.items()}
+        names: dict[str, Any] = {
+            _name(step): constant for step, constant in self.constants.items()
+        }
         lines = []
         for step, last in zip(self.steps, self._last_uses(), strict=True):
             names[f"op{step.number}"] = _BINDINGS.get(step.target, step.target)
-            args = [_written(each, names) for each in step.args]
-            args += [f"{key}={_written(each, names)}" for key, each in step.kwargs.items()]
+            args = [_written(argument, names) for argument in step.args]
+            args += [f"{key}={_written(argument, names)}" for key, argument in step.kwargs.items()]
             lines.append(f"{_name(step)} = op{step.number}({', '.join(args)})")
-            lines += [f"del {_name(each)}" for each in last if _name(each) not in names]
+            lines += [f"del {_name(item)}" for item in last if _name(item) not in names]
         results, form = tree_flatten(self.result)
         lines.append(f"return {_written(results, names)}")
         head = f"def replay({', '.join(map(_name, self.arguments))}):"
@@ -150,7 +152,7 @@ def _written(value: Any, names: dict[str, Any]) -> str:
     if isinstance(value, Step):
         return _name(value)
     if isinstance(value, list | tuple):
-        parts = "".join(f"{_written(each, names)}, " for each in value)
+        parts = "".join(f"{_written(item, names)}, " for item in value)
         return f"[{parts}]" if isinstance(value, list) else f"({parts})"
     if value is None or type(value) in (bool, int, str):
         return repr(value)

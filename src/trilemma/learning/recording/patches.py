@@ -27,7 +27,7 @@ _MANY: Final = 256  # groups times records from which a few more operations do n
 
 
 def by_patches(operation: Any, given: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """The same with the same arguments, if it is a convolution of many small groups, or its slope.
+    """The same with the same arguments, if that is a convolution of many small groups.
 
     Of two dimensions, on a GPU.
     """
@@ -53,7 +53,7 @@ def _most(device: torch.device) -> int:
 def _setting(operation: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """What both have: inputs, weight, bias, stride, padding, dilation, transposed, beyond, groups.
 
-    A slope comes before them, and which are asked for behind.
+    A gradient comes before them, and which are asked for behind.
     """
     return given if operation is _ATEN.convolution.default else given[1:10]
 
@@ -61,7 +61,7 @@ def _setting(operation: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
 def _of_images(operation: Any, given: tuple[Any, ...]) -> bool:
     """Whether the inputs have two dimensions, and so have stride, padding and dilation."""
     inputs, _, _, *both = _setting(operation, given)[:6]
-    return inputs.ndim == 4 and all(len(each) == 2 for each in both)
+    return inputs.ndim == 4 and all(len(item) == 2 for item in both)
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ def _convolution(
     return made if bias is None else made + bias[:, None, None]
 
 
-def _slopes(
-    slope: torch.Tensor,
+def _gradients(
+    gradient: torch.Tensor,
     inputs: torch.Tensor,
     weight: torch.Tensor,
     _: object,
@@ -220,21 +220,21 @@ def _slopes(
     by_group, records, size = window.matrices(weight), len(inputs), inputs.shape[2:]
     by_input = by_weight = None
     if transposed:
-        seen = window.patches(slope)
+        seen = window.patches(gradient)
         if asked[0]:
             by_input = window.images(torch.bmm(seen, by_group.mT), records, size)
         if asked[1]:
             by_weight = torch.bmm(window.rows(inputs).mT, seen).reshape(weight.shape)
     else:
         if asked[0]:
-            by_input = window.spread(slope, by_group, size)
+            by_input = window.spread(gradient, by_group, size)
         if asked[1]:
             seen = window.patches(inputs)
-            by_weight = torch.bmm(window.rows(slope).mT, seen).reshape(weight.shape)
-    return by_input, by_weight, slope.sum((0, 2, 3)) if asked[2] else None
+            by_weight = torch.bmm(window.rows(gradient).mT, seen).reshape(weight.shape)
+    return by_input, by_weight, gradient.sum((0, 2, 3)) if asked[2] else None
 
 
 _RULES: Final[Mapping[Any, Callable[..., Any]]] = {
     _ATEN.convolution.default: _convolution,
-    _ATEN.convolution_backward.default: _slopes,
+    _ATEN.convolution_backward.default: _gradients,
 }

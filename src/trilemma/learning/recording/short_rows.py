@@ -18,7 +18,7 @@ _REGISTERS: Final = {"AVX512": 64, "AVX2": 32}  # bytes; other processors have 1
 
 
 def by_columns(operation: Any, given: tuple[Any, ...]) -> Callable[..., torch.Tensor] | None:
-    """The same with the same arguments, if it is a softmax or its slope over rows that short."""
+    """The same with the same arguments, if that is a softmax, or its gradient, of short rows."""
     rule = _RULES.get(operation)
     if rule is None:
         return None
@@ -43,20 +43,20 @@ def _log_softmax(x: torch.Tensor, *_: object) -> torch.Tensor:
     return below - below.exp().sum(-1, keepdim=True).log()
 
 
-def _softmax_slope(slope: torch.Tensor, made: torch.Tensor, *_: object) -> torch.Tensor:
-    """p·g - p Σ p·g of p = softmax x, for a slope g by p."""
-    parts = made * slope
+def _softmax_gradient(gradient: torch.Tensor, made: torch.Tensor, *_: object) -> torch.Tensor:
+    """p·g - p Σ p·g of p = softmax x, for a gradient g by p."""
+    parts = made * gradient
     return parts - made * parts.sum(-1, keepdim=True)
 
 
-def _log_softmax_slope(slope: torch.Tensor, made: torch.Tensor, *_: object) -> torch.Tensor:
-    """g - e^l Σ g of l = log softmax x, for a slope g by l."""
-    return slope - made.exp() * slope.sum(-1, keepdim=True)
+def _log_softmax_gradient(gradient: torch.Tensor, made: torch.Tensor, *_: object) -> torch.Tensor:
+    """g - e^l Σ g of l = log softmax x, for a gradient g by l."""
+    return gradient - made.exp() * gradient.sum(-1, keepdim=True)
 
 
 _RULES: Final[Mapping[Any, Callable[..., torch.Tensor]]] = {
     _ATEN._softmax.default: _softmax,
     _ATEN._log_softmax.default: _log_softmax,
-    _ATEN._softmax_backward_data.default: _softmax_slope,
-    _ATEN._log_softmax_backward_data.default: _log_softmax_slope,
+    _ATEN._softmax_backward_data.default: _softmax_gradient,
+    _ATEN._log_softmax_backward_data.default: _log_softmax_gradient,
 }

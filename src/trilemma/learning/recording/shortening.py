@@ -34,11 +34,11 @@ def shorten(listing: Listing, written: Collection[Step]) -> None:
     before, listing.steps = listing.steps, []
     for step in before:
         step.args, step.kwargs = map_aggregate((step.args, step.kwargs), replaced)
-        touched = any(each in written for each in (step, *step.inputs))
+        touched = any(item in written for item in (step, *step.inputs))
         if not touched and _repeatable(step.target):
             key = (step.target, repr(step.args), repr(step.kwargs))
             found = known.get(key) or _without_effect(step)
-            parts = {each for own in step.inputs for each in own.inputs}
+            parts = {item for own in step.inputs for item in own.inputs}
             if found is None and parts.isdisjoint(written):
                 found = _joined(listing, step)
             known[key] = found or step
@@ -83,10 +83,11 @@ def _joined(listing: Listing, step: Step) -> Step | None:
     if step.target is not _ATEN.add.Tensor or len(step.args) != 2 or step.kwargs:
         return None
     if any(
-        getattr(each, "target", None) is not _ATEN.slice_backward.default for each in step.args
+        getattr(argument, "target", None) is not _ATEN.slice_backward.default
+        for argument in step.args
     ):
         return None
-    one, other = sorted((each.args for each in step.args), key=lambda each: each[3:5])
+    one, other = sorted((argument.args for argument in step.args), key=lambda each: each[3:5])
     a, sizes, dim, start, end, by = one
     b, _, _, begin, stop, _ = other
     if (*one[1:3], 1) != (*other[1:3], by) or by != other[5]:

@@ -54,8 +54,8 @@ def traced(
     """
     if task.way.kind != "recorded":
         return function
-    held = [each for _, each in constants(task.model)]
-    state = tuple((each.data_ptr(), each._version) for each in held)
+    held = [item for _, item in constants(task.model)]
+    state = tuple((item.data_ptr(), item._version) for item in held)
     modes = tuple(module.training for module in task.model.modules())
     shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in example)
     full_key = (*key, id(task), state, modes, shapes)
@@ -83,7 +83,7 @@ def recorded(
     listing = recorder.listing
     listing.result = tree_map_only(torch.Tensor, recorder.step, result)
     shorten(listing, recorder.written)
-    on_gpu = any(each.is_cuda for each in example)
+    on_gpu = any(item.is_cuda for item in example)
     return Captured(listing) if on_gpu and capturable(listing) else listing
 
 
@@ -118,9 +118,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
         depends = torch.Tag.nondeterministic_seeded in func.tags or self._depends(args, kwargs)
         made = func(*args, **kwargs)
         if func._schema.is_mutable:
-            names = [each.name for each in func._schema.arguments]
+            names = [argument.name for argument in func._schema.arguments]
             given = {**dict(zip(names, args, strict=False)), **kwargs}
-            written = [given.get(each.name) for each in func._schema.arguments if each.is_write]
+            written = [
+                given.get(argument.name)
+                for argument in func._schema.arguments
+                if argument.is_write
+            ]
             places = set(map(_place, tree_iter(written)))
             self._changed |= places
             self._open_places |= places if depends else set()
@@ -133,19 +137,19 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
         if isinstance(made, torch.Tensor):
             self._is(made, step)
         elif isinstance(made, list | tuple):
-            for place, each in enumerate(made):
-                if isinstance(each, torch.Tensor):
+            for place, item in enumerate(made):
+                if isinstance(item, torch.Tensor):
                     part = self.listing.operation(getitem, (step, place), {})
                     self._open.update({part} if depends else ())
-                    self._is(each, part)
+                    self._is(item, part)
         return made
 
     def _depends(self, *values: Any) -> bool:
         """Whether any tensor would be another for other arguments."""
         return any(
-            self._step[id(each)] in self._open or _place(each) in self._open_places
-            for each in tree_iter(values)
-            if isinstance(each, torch.Tensor)
+            self._step[id(item)] in self._open or _place(item) in self._open_places
+            for item in tree_iter(values)
+            if isinstance(item, torch.Tensor)
         )
 
     @property
@@ -170,14 +174,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
 def _read(func: Any, args: Any) -> Any:
     """Arguments whose numbers decide on what is done next, or on the size of the result."""
     if func is _ATEN.index.Tensor:
-        return [each for each in args[1] if each is not None and each.dtype in _MASKS]
+        return [
+            argument for argument in args[1] if argument is not None and argument.dtype in _MASKS
+        ]
     return () if _READING.isdisjoint(func.tags) else args
 
 
 def _place(tensor: torch.Tensor | None) -> int | None:
     """Where its numbers lie; None for zeros that torch keeps without any memory.
 
-    The slope of a sign is such, and with it that of an absolute value; nobody can write into it.
+    The gradient of a sign is such, and with it that of an absolute value; nobody can write into
+    it.
     """
     if tensor is None or tensor._is_zerotensor():
         return None

@@ -224,7 +224,7 @@ def strength_for(
         return mean_distortion(model, Strength(log_dose, start), profiles, form) - target
 
     span = anchors[-1] - start
-    reach = max(math.log(each.dose + span) for each in single) + 1.0
+    reach = max(math.log(item.dose + span) for item in single) + 1.0
     root = brentq(shortfall, _FAINTEST, reach, xtol=1e-13, rtol=1e-14)
     return Strength(float(root), start)
 

@@ -1,6 +1,6 @@
 """What a transform is: a frozen value that changes an update before it is sent.
 
-`Partial` is an update on its way out, `Making` what everyone knows of how it was made.
+`SparseUpdate` is an update on its way out, `MechanismInfo` what everyone knows of how it was made.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from trilemma.observations import Noise
     from trilemma.protection.round_info import RoundInfo
 
-__all__ = ["Making", "Partial", "Transform"]
+__all__ = ["MechanismInfo", "SparseUpdate", "Transform"]
 
 
 @dataclass(frozen=True)
-class Partial:
+class SparseUpdate:
     """An update on its way out: values [m], and which coordinates are sent (None: all).
 
     Coordinates that are not sent hold zero.
@@ -39,7 +39,7 @@ class Partial:
 
 
 @dataclass(frozen=True)
-class Making:
+class MechanismInfo:
     """What everyone knows of how a client made its values: gain · (clip(u) + noise) where known.
 
     An adversary divides by `gain` (1/ρ for unbiased compression). `known` is None where all
@@ -58,7 +58,9 @@ class Making:
         """The places of the known coordinates, rising."""
         return None if self.known is None else np.flatnonzero(self.known.numpy())
 
-    def with_noise(self, kind: Literal["gaussian", "uniform", "laplace"], scale: float) -> Making:
+    def with_noise(
+        self, kind: Literal["gaussian", "uniform", "laplace"], scale: float
+    ) -> MechanismInfo:
         """With noise of this scale on the sent values, here in units of the update."""
         from trilemma.observations import Noise  # imports torch
 
@@ -87,12 +89,12 @@ class Transform(ABC):
 
     @abstractmethod
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         """What leaves the client; the given update is not changed."""
 
     @abstractmethod
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         """What everyone knows after this transform, given what was known before it."""
 
     @property

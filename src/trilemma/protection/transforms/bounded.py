@@ -14,7 +14,7 @@ from trilemma.errors import InvalidInput
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -61,8 +61,8 @@ class BoundedMask(Tunable):
         return self.bound / math.sqrt(3)
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         if isinstance(entropy, System):
             raise InvalidInput(
                 "bounded masks are weak and exist for measurement with Seeded entropy only; a "
@@ -74,9 +74,9 @@ class BoundedMask(Tunable):
         masked = values + (self.bound * unit).to(values.device, values.dtype)
         if update.known is not None:
             masked = masked.masked_fill(~update.known, 0.0)
-        return Partial(masked, update.known)
+        return SparseUpdate(masked, update.known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return making.with_noise("uniform", self.bound)
 
     def describe(self) -> str:

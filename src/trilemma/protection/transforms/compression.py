@@ -16,7 +16,7 @@ from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive, whole
 from trilemma.updates import Layout
@@ -55,8 +55,8 @@ class _Thinning(Transform):
         """1/ρ: a number, or a vector like this one."""
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         import torch  # heavy: `trilemma solve` must start without it
 
         values = update.values
@@ -73,10 +73,10 @@ class _Thinning(Transform):
             with np.errstate(over="ignore", invalid="ignore"):  # whoever sends it refuses it
                 factor = np.asarray(scale, plain.dtype)
                 np.multiply(plain, factor, out=sent, where=known.numpy())
-            return Partial(torch.from_numpy(sent), known)
-        return Partial(torch.where(known, values * gain, 0.0), known)
+            return SparseUpdate(torch.from_numpy(sent), known)
+        return SparseUpdate(torch.where(known, values * gain, 0.0), known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         import torch  # heavy: `trilemma solve` must start without it
 
         known = torch.from_numpy(_known(round.mask_seed, self._layers(size)).copy())
@@ -197,7 +197,7 @@ class LayerCompression(_Thinning):
             (keep.get(n, 1.0), size) for n, size in zip(layout.names, layout.sizes, strict=True)
         ]
         alike = groupby(layers, key=lambda layer: layer[0])  # neighbours, so that texts are short
-        return cls(tuple((rate, sum(n for _, n in each)) for rate, each in alike), unbiased)
+        return cls(tuple((rate, sum(n for _, n in item)) for rate, item in alike), unbiased)
 
     @property
     def one_gain(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 
 if TYPE_CHECKING:
     import torch
@@ -35,14 +35,14 @@ class Omission(Transform):
             )
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         known = self._kept(update.values.numel()).to(update.values.device)
         if update.known is not None:
             known &= update.known
-        return Partial(update.values.masked_fill(~known, 0.0), known)
+        return SparseUpdate(update.values.masked_fill(~known, 0.0), known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         known = self._kept(size)
         if making.known is not None:
             known &= making.known

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import counted, finite
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Percentile(Transform):
         return self.gamma > 0 and 0 <= self.percentile <= 100
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         import torch  # heavy: `trilemma solve` must start without it
 
         if not self.works:
@@ -62,9 +62,9 @@ class Percentile(Transform):
         sent = np.clip(a_step, -self.gamma, self.gamma) * self.steps
         values = torch.from_numpy(np.asarray(sent)).to(update.values)
         known = values != 0
-        return Partial(values, known if update.known is None else known & update.known)
+        return SparseUpdate(values, known if update.known is None else known & update.known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return replace(making, limit=self.gamma * self.steps) if self.works else making
 
     def describe(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import positive, whole
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ class Quantisation(Transform):
         return 2 * self.reach / float(2**self.bits - 1)
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         clipped = update.values.clamp(-self.reach, self.reach)
         sent = ((clipped + self.reach) / self.step).round() * self.step - self.reach
         if update.known is not None:
             sent = sent.masked_fill(~update.known, 0.0)
         return replace(update, values=sent)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         told = replace(making, limit=min(self.reach, making.limit or self.reach))
         return told if told.noise is not None else told.with_noise("uniform", self.step / 2)
 

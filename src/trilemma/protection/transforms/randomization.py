@@ -14,7 +14,7 @@ from trilemma.errors import InvalidInput
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
 
@@ -86,8 +86,8 @@ class Randomization(Tunable):
         return math.sqrt(self.variance)
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         values = update.values if self.clip is None else _clipped(update.values, self.clip)
         if isinstance(entropy, System):
             noisy = self._system_noise(values, update.known)
@@ -95,9 +95,9 @@ class Randomization(Tunable):
             noisy = self._seeded_noise(values, entropy, client)
             if update.known is not None:
                 noisy = noisy.masked_fill(~update.known, 0.0)
-        return Partial(noisy, update.known)
+        return SparseUpdate(noisy, update.known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         noisy = making.with_noise("gaussian", self.scale)
         return replace(noisy, clip=self.clip or making.clip)
 

@@ -12,7 +12,7 @@ import numpy as np
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import counted, finite, positive
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class SparseVector(Transform):
         return 2 * self.gamma * self.draws(size) / self.budgets(size)[2]
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         import torch  # heavy: `trilemma solve` must start without it
 
         if isinstance(entropy, System):
@@ -125,9 +125,9 @@ class SparseVector(Transform):
         if update.known is not None:
             known &= update.known
         made = torch.from_numpy(sent).to(update.values)
-        return Partial(made.masked_fill(~known, 0.0), known)
+        return SparseUpdate(made.masked_fill(~known, 0.0), known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         noisy = making.with_noise("laplace", self.released(size) * self.steps)
         return replace(noisy, limit=self.gamma * self.steps)
 

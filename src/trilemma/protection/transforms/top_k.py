@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import positive
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class TopK(Transform):
         object.__setattr__(self, "keep", keep)
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         import torch  # heavy: `trilemma solve` must start without it
 
         values = update.values
@@ -54,9 +54,9 @@ class TopK(Transform):
         known[largest] = True
         if update.known is not None:
             known &= update.known
-        return Partial(values.masked_fill(~known, 0.0), known)
+        return SparseUpdate(values.masked_fill(~known, 0.0), known)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return making  # each message says which coordinates it holds
 
     def describe(self) -> str:

@@ -56,7 +56,7 @@ class Tunable(Transform):
     def span(cls, start: Start) -> tuple[float, float]:
         """The weakest and the strongest value to try: two decades either way by default."""
         middle, parameter = cls.warm(start), cls.parameter
-        weakest, strongest = (parameter.moved(middle, each) for each in (-_DECADES, _DECADES))
+        weakest, strongest = (parameter.moved(middle, value) for value in (-_DECADES, _DECADES))
         return parameter.within(weakest), parameter.within(strongest)
 
     @abstractmethod

@@ -10,7 +10,7 @@ import numpy as np
 
 from trilemma.errors import InvalidInput
 from trilemma.protection.spec_texts import described
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.quantities import finite, positive
 
@@ -36,11 +36,11 @@ class Clipping(Transform):
         object.__setattr__(self, "norm", positive("norm (of a clipped update)", self.norm))
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         return _clipped(update, self.norm)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return replace(making, clip=min(self.norm, making.clip or self.norm))
 
     def describe(self) -> str:
@@ -78,14 +78,14 @@ class ClippingSchedule(Transform):
         return self.norms[min(round, len(self.norms) - 1)]
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         clipped = _clipped(update, self.norm(round.number))
         if not self.noise:
             return clipped
         return self._added(round).apply(clipped, client=client, round=round, entropy=entropy)
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         norm = self.norm(round.number)
         told = replace(making, clip=min(norm, making.clip or norm))
         return self._added(round).explain(told, round, size) if self.noise else told
@@ -106,7 +106,7 @@ class ClippingSchedule(Transform):
         return f"updates clipped to norms from {first} to {last}"
 
 
-def _clipped(update: Partial, norm: float) -> Partial:
+def _clipped(update: SparseUpdate, norm: float) -> SparseUpdate:
     import torch  # heavy: `trilemma solve` must start without it
 
     values = update.values.detach().cpu().numpy()

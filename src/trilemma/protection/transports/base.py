@@ -286,7 +286,7 @@ def _holds_secret(value: object) -> bool:
     if isinstance(value, Sealed):
         return True
     if isinstance(value, Mapping):
-        return any(_holds_secret(each) for each in value.values())
+        return any(_holds_secret(item) for item in value.values())
     if isinstance(value, list | tuple | set | frozenset):
-        return any(_holds_secret(each) for each in value)
+        return any(_holds_secret(item) for item in value)
     return False

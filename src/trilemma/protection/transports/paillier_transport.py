@@ -204,7 +204,7 @@ class _PaillierClient(ClientSession):
             raise ProtocolViolation(
                 f"the server's sum has parts {sorted(parts)} and needs 0 and 1; it was altered."
             )
-        clients = tuple(int(each) for each in wire.read_array(parts[0], np.dtype("u8")))
+        clients = tuple(int(item) for item in wire.read_array(parts[0], np.dtype("u8")))
         vector = self._key.public.receive(parts[1])
         if set(clients) - set(self.round.participants) or len(clients) != vector.summands:
             raise ProtocolViolation(

@@ -56,7 +56,7 @@ def draw_costs(points: Sequence[Point], panels: Sequence[Panel], metric: str) ->
     """The loss of the metric, and bits and seconds of a round."""
     figure = blank(3.1 * len(panels) + 0.6, 5.0)
     upper, lower = figure.subplots(2, len(panels), squeeze=False, sharey="row")
-    bare = next((each for each in points if each.family == "none"), None)
+    bare = next((point for point in points if point.family == "none"), None)
     for number, panel in enumerate(panels):
         colour, marker = style(panel.family)
         _band(upper[number], points, panel, lambda each: each.utility_loss)
@@ -89,7 +89,7 @@ def _band(
     estimate: Callable[[Point], Estimate | None],
 ) -> None:
     found = [(x, estimate(points[place])) for x, place in panel.points]
-    drawn = [(x, each) for x, each in found if each is not None]
+    drawn = [(x, item) for x, item in found if item is not None]
     band(axes, drawn, *style(panel.family), ms=3)
 
 

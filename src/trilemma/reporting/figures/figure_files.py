@@ -86,7 +86,7 @@ def _curves(
     budget: float | None,
     own: str,
 ) -> Drawings:
-    metric = metric_name((each.metric for each in points), own)
+    metric = metric_name((point.metric for point in points), own)
     curves: Drawings = {
         "leakage": lambda: draw_leakage(points, panels, budget),
         "costs": lambda: draw_costs(points, panels, metric),

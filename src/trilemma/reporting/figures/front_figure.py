@@ -23,7 +23,7 @@ def draw_front(points: Sequence[Point], front: Sequence[int], metric: str) -> Fi
 
     figure = blank(6.4, 4.2)
     axes = figure.subplots()
-    able = [n for n, each in enumerate(points) if each.objectives is not None]
+    able = [n for n, point in enumerate(points) if point.objectives is not None]
     # A colour scale in decades needs positive ends.
     lengths = {n: min(1e6, max(1e-6, 1 + _value(points[n].efficiency_reduction))) for n in able}
     norm = LogNorm(min(0.5, *lengths.values()), max(2.0, *lengths.values()))

@@ -31,9 +31,9 @@ def draw_trade_off(paper: Paper) -> Figure:
         _model(cost, curve, "efficiency_bound", "bound", _BOUND)
         optima = [row for row in paper.rows if row.optimum.mechanism == curve.mechanism]
         found = [*curve.measured, *(row.measured for row in optima if row.measured)]
-        _dots(privacy, [(each.gamma, each.leakage) for each in found])
-        _dots(utility, [(each.gamma, each.utility_loss) for each in found])
-        _dots(cost, [(each.gamma, each.efficiency_reduction) for each in found])
+        _dots(privacy, [(item.gamma, item.leakage) for item in found])
+        _dots(utility, [(item.gamma, item.utility_loss) for item in found])
+        _dots(cost, [(item.gamma, item.efficiency_reduction) for item in found])
         privacy.axhline(paper.budget, color="black", linewidth=0.8, label="budget ε")
         for row in optima:
             if row.gamma:
@@ -56,7 +56,7 @@ def draw_trade_off(paper: Paper) -> Figure:
 
 
 def _model(axes: Axes, curve: Curve, name: str, label: str, colour: str) -> None:
-    points = [(each.gamma, getattr(each, name)) for each in curve.modelled]
+    points = [(item.gamma, getattr(item, name)) for item in curve.modelled]
     if points:
         axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
 

@@ -17,12 +17,12 @@ __all__ = ["draw_ranking"]
 
 def draw_ranking(verdict: Verdict) -> Figure:
     """The ranked candidates: leakage beside weighted cost, both with intervals."""
-    ranked = [each for each in verdict.candidates if each.rank is not None]
+    ranked = [candidate for candidate in verdict.candidates if candidate.rank is not None]
     figure = blank(7.2, 0.42 * len(ranked) + 1.3)
     leaks, costs = figure.subplots(1, 2, sharey=True)
-    names = [f"{each.rank}{'=' if each.tied else ''}  {family(each.name)}" for each in ranked]
-    for row, each in enumerate(ranked):
-        for axes, found in ((leaks, each.leakage), (costs, each.objective)):
+    names = [f"{item.rank}{'=' if item.tied else ''}  {family(item.name)}" for item in ranked]
+    for row, item in enumerate(ranked):
+        for axes, found in ((leaks, item.leakage), (costs, item.objective)):
             if found is None:
                 axes.annotate("rests on the key", (0, row), va="center", fontsize=8)
                 continue

@@ -44,7 +44,7 @@ def draw_recoveries(
     shape = originals.shape[2:]
     drawn = [_Row("original", originals.reshape(-1, *shape))]
     for name, found in rows:
-        said = [f"{each:.1f} {unit}" for each in found.similarity[:, 0].reshape(-1)]
+        said = [f"{item:.1f} {unit}" for item in found.similarity[:, 0].reshape(-1)]
         pictures = found.pictures.reshape(-1, *shape)
         drawn.append(_Row(name.replace(":", ":\n"), pictures, said))
     _draw(path, drawn, spec.low, spec.high)
@@ -61,10 +61,10 @@ def draw_suite(
     def levels(made: Any) -> NDArray[np.uint8]:
         return np.array(made, dtype=np.uint8).reshape(-1, *shape)
 
-    rows = [_Row("original", levels(next(iter(next(iter(pictures.values())).values())).tagged))]
+    rows = [_Row("original", levels(next(iter(next(iter(pictures.values())).values())).target))]
     for name, found in pictures.items():
-        for spec, each in found.items():
-            under, mine = "" if spec == "none" else "\nprotected", each.attacks[name]
+        for spec, value in found.items():
+            under, mine = "" if spec == "none" else "\nprotected", value.attacks[name]
             rows.append(_Row(f"{name}{under}", levels(mine.made), right=mine.correct))
     _draw(path, rows, 0, 255)
 

@@ -19,17 +19,17 @@ def draw_rounds(series: Sequence[Series], budget: float) -> Figure:
     """One curve an attacker on a scale of decades; the intervals hold all at once."""
     figure = blank(6.4, 4.2)
     axes = figure.subplots()
-    for number, each in enumerate(series):
+    for number, item in enumerate(series):
         colour, marker = STYLES[number % len(STYLES)]
-        drawn: dict[str, Any] = {"ms": 4, "label": each.name}
-        if each.certified:
-            at = [(rounds, leakage.high) for rounds, leakage in each.points]
+        drawn: dict[str, Any] = {"ms": 4, "label": item.name}
+        if item.certified:
+            at = [(rounds, leakage.high) for rounds, leakage in item.points]
             axes.plot(*zip(*at, strict=True), "--", color=colour, marker=marker, **drawn)
         else:
-            band(axes, each.points, colour, marker, **drawn)
+            band(axes, item.points, colour, marker, **drawn)
     axes.axhline(budget, color="black", linestyle=":", linewidth=1, label="budget")
     axes.set_xscale("log")
-    steps = sorted({rounds for each in series for rounds, _ in each.points})
+    steps = sorted({rounds for item in series for rounds, _ in item.points})
     axes.set_xticks(steps, list(map(str, steps)))
     axes.minorticks_off()
     axes.set(ylim=(-0.03, 1.03), xlabel="rounds", ylabel="leakage")

@@ -50,10 +50,10 @@ def band(
     axes: Axes, drawn: Sequence[tuple[float, Estimate]], colour: str, marker: str, **line: Any
 ) -> None:
     """A curve of (x, estimate) with its interval."""
-    xs, found = [x for x, _ in drawn], [each for _, each in drawn]
-    lows, highs = [each.low for each in found], [each.high for each in found]
+    xs, found = [x for x, _ in drawn], [item for _, item in drawn]
+    lows, highs = [item.low for item in found], [item.high for item in found]
     axes.fill_between(xs, lows, highs, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(xs, [each.value for each in found], color=colour, marker=marker, **line)
+    axes.plot(xs, [item.value for item in found], color=colour, marker=marker, **line)
 
 
 def legend(figure: Figure, line: Sequence[Axes]) -> None:

@@ -33,13 +33,13 @@ def _rows(value: Any, place: str, depth: int) -> Iterator[tuple[str, str]]:
     if depth == 0:
         yield place, "..."
     elif isinstance(value, dict):
-        for name, each in value.items():
+        for name, item in value.items():
             if name not in _LEFT_OUT:
-                yield from _rows(each, f"{place} {name}".strip(), depth - 1)
-    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        for n, each in enumerate(value):
-            name = each.get("name", n + 1) if isinstance(each, dict) else n + 1
-            yield from _rows(each, f"{place} {name}", depth - 1)
+                yield from _rows(item, f"{place} {name}".strip(), depth - 1)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for n, item in enumerate(value):
+            name = item.get("name", n + 1) if isinstance(item, dict) else n + 1
+            yield from _rows(item, f"{place} {name}", depth - 1)
     elif isinstance(value, list):
         yield place, " ".join(map(_text, value))
     elif value not in (None, ""):

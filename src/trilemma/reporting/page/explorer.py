@@ -75,7 +75,7 @@ class Explorer:
         return _MASKS | self.once
 
     def allowed(self, budget: float) -> float:
-        """The largest rate of right picks within a budget, for the claim's N."""
+        """The largest rate of right guesses within a budget, for the claim's N."""
         return largest_mean_success_rate(budget, self.claim.kappa)
 
 

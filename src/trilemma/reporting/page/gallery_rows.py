@@ -1,4 +1,4 @@
-"""A gallery laid out: tagged records, what each attack makes of them, and what it picks."""
+"""A gallery laid out: target records, what each attack makes of them, and what it picks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Board", "Row", "Sheet", "boards", "picture"]
 
 @dataclass(frozen=True)
 class Row:
-    """One attack: for each record what it made (None: it only picks), its pick, and if right."""
+    """One attack: for each record what it made (None: it only picks), its guess, and if right."""
 
     attack: str
     right: int
@@ -32,7 +32,7 @@ class Row:
 class Sheet:
     """One record of a table or text: its cells line by line, and what each attack makes of them.
 
-    `attacks` are names and whether the pick is right; a line is a head, the tagged record's cell
+    `attacks` are names and whether the pick is right; a line is a head, the target record's cell
     and those of the attacks, each with whether it is right.
     """
 
@@ -49,7 +49,7 @@ class Board:
 
     title: str
     watched: str
-    tagged: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
     sheets: tuple[Sheet, ...] = ()
 
@@ -60,8 +60,8 @@ def boards(gallery: Gallery, weighing: Collection[str] = ()) -> tuple[Board, ...
     Attacks that are `weighing` the candidates make nothing: they only pick.
     """
     made = []
-    for label, tagged in gallery.tagged.items():
-        columns = [each for each in gallery.columns if each.label == label]
+    for label, target in gallery.target.items():
+        columns = [column for column in gallery.columns if column.label == label]
         if not columns:
             continue
         title = "Without protection"
@@ -74,9 +74,9 @@ def boards(gallery: Gallery, weighing: Collection[str] = ()) -> tuple[Board, ...
         if gallery.heads:
             made.append(Board(title, watched, sheets=_sheets(gallery, label, columns, weighing)))
             continue
-        shown = tuple(picture(_levels(each), gallery.shape) for each in tagged)
+        shown = tuple(picture(_levels(item), gallery.shape) for item in target)
         rows = tuple(
-            _row(each, gallery.shape, makes=each.attack not in weighing) for each in columns
+            _row(column, gallery.shape, makes=column.attack not in weighing) for column in columns
         )
         made.append(Board(title, watched, shown, rows))
     return tuple(made)
@@ -86,20 +86,23 @@ def _sheets(
     gallery: Gallery, label: Label, columns: Sequence[Column], weighing: Collection[str]
 ) -> tuple[Sheet, ...]:
     made = []
-    for place, record in enumerate(gallery.tagged[label]):
+    for place, record in enumerate(gallery.target[label]):
         shown = [
-            (each.picked if each.attack in weighing else each.made)[place] for each in columns
+            (column.guessed if column.attack in weighing else column.made)[place]
+            for column in columns
         ]
         lines = tuple(
-            (head, _text(cell), tuple((_text(each), _right(each)) for each in beside))
+            (head, _text(cell), tuple((_text(item), _right(item)) for item in beside))
             for head, cell, *beside in zip(gallery.heads, record, *shown, strict=True)
         )
-        made.append(Sheet(tuple((each.attack, each.correct[place]) for each in columns), lines))
+        made.append(
+            Sheet(tuple((column.attack, column.correct[place]) for column in columns), lines)
+        )
     return tuple(made)
 
 
 def _levels(shown: Picture) -> list[int]:
-    return [each for each in shown if isinstance(each, int)]
+    return [item for item in shown if isinstance(item, int)]
 
 
 def _text(cell: int | Cell) -> str:
@@ -114,10 +117,10 @@ def _row(column: Column, shape: tuple[int, int, int], *, makes: bool) -> Row:
     cells = tuple(
         (
             picture(_levels(made), shape) if makes else None,
-            picture(_levels(picked), shape),
+            picture(_levels(guessed), shape),
             correct,
         )
-        for made, picked, correct in zip(column.made, column.picked, column.correct, strict=True)
+        for made, guessed, correct in zip(column.made, column.guessed, column.correct, strict=True)
     )
     return Row(column.attack, sum(column.correct), cells)
 

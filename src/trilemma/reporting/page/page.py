@@ -151,8 +151,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in _FILTERS:
-        made.filters[each.__name__] = each
+    for item in _FILTERS:
+        made.filters[item.__name__] = item
     return made
 
 

@@ -83,11 +83,11 @@ def verdict_panels(verdict: Verdict) -> tuple[Panel, ...]:
 def bare_panels(points: Sequence[Point]) -> tuple[Panel, ...]:
     """One panel for each family that has a strength, with nothing marked on it."""
     panels = []
-    for named in dict.fromkeys(each.family for each in points):
+    for named in dict.fromkeys(point.family for point in points):
         own = [
-            (each.place, each.strength, n)
-            for n, each in enumerate(points)
-            if each.family == named and each.place is not None and each.strength
+            (point.place, point.strength, n)
+            for n, point in enumerate(points)
+            if point.family == named and point.place is not None and point.strength
         ]
         values = [value for _, value, _ in sorted(own)]
         if values and min(values) > 0 and values[0] != values[-1]:
@@ -100,7 +100,9 @@ def bare_panels(points: Sequence[Point]) -> tuple[Panel, ...]:
 
 def front_places(points: Sequence[Point]) -> tuple[int, ...]:
     """Places of the points that no other one is better than in all three objectives."""
-    able = [(n, each.objectives) for n, each in enumerate(points) if each.objectives is not None]
+    able = [
+        (n, point.objectives) for n, point in enumerate(points) if point.objectives is not None
+    ]
     return tuple(able[n][0] for n in non_dominated([found for _, found in able]))
 
 

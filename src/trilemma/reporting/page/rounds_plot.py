@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trilemma.reporting.words.knowledge_text import RUNGS
+from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.tuning.request import KNOWLEDGE
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ class Series:
 def rounds_series(points: Sequence[RoundsPoint]) -> tuple[Series, ...]:
     """The curves: the measured ones from the least knowledge up, then what is proved."""
     found: dict[tuple[bool, int, str], list[tuple[int, Estimate]]] = {}
-    for each in points:
-        key = (each.certified, KNOWLEDGE.index(each.knows), each.participation)
-        found.setdefault(key, []).append((each.rounds, each.leakage))
+    for point in points:
+        key = (point.certified, KNOWLEDGE.index(point.knows), point.participation)
+        found.setdefault(key, []).append((point.rounds, point.leakage))
     return tuple(
         Series(
-            f"{'proved for anyone' if certified else f'knows {RUNGS[KNOWLEDGE[rung]]}'}, "
+            f"{'proved for anyone' if certified else f'knows {WHAT_IS_KNOWN[KNOWLEDGE[knows]]}'}, "
             f"participation {participation}",
             certified,
             tuple(sorted(drawn, key=lambda pair: pair[0])),
         )
-        for (certified, rung, participation), drawn in sorted(
+        for (certified, knows, participation), drawn in sorted(
             found.items(), key=lambda pair: pair[0]
         )
     )

@@ -28,7 +28,7 @@ from trilemma.reporting.words.answer import (
     not_needed,
     verdict_metric,
 )
-from trilemma.reporting.words.knowledge_text import RUNGS
+from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.proof_text import not_proved, proved
 from trilemma.reporting.words.protection_text import family, phrase
@@ -56,7 +56,9 @@ def verdict_explorer(verdict: Verdict) -> Explorer:
         max_utility_loss=problem.max_utility_loss,
         max_cost=problem.max_cost,
         once=frozenset(
-            each.name for each in verdict.candidates if each.rounds < verdict.claim.rounds
+            candidate.name
+            for candidate in verdict.candidates
+            if candidate.rounds < verdict.claim.rounds
         ),
     )
 
@@ -66,7 +68,7 @@ def front_explorer(front: Front) -> Explorer:
 
     It is measured for one round, where the claim is on a training.
     """
-    thinned = {each.family for each in front.points if _thins(each.protection)}
+    thinned = {point.family for point in front.points if _thins(point.protection)}
     return Explorer(
         front.points,
         front.claim,
@@ -78,7 +80,7 @@ def front_explorer(front: Front) -> Explorer:
 def _thins(protection: str | None) -> bool:
     """Whether coordinates are left out."""
     parts = parse_protection(protection or "none").transforms
-    return any(isinstance(each, Tunable) and each.thins for each in parts)
+    return any(isinstance(part, Tunable) and part.thins for part in parts)
 
 
 def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]:
@@ -89,8 +91,8 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "answer": answer(verdict),
         "tests": () if chosen is None else final_tests(chosen),
         "failed": "" if chosen is None else earlier_tests(chosen),
-        "unprotected": {each.name: each for each in verdict.attacks},
-        "rungs": RUNGS,
+        "unprotected": {attack.name: attack for attack in verdict.attacks},
+        "knowledge_levels": WHAT_IS_KNOWN,
         "trade_off": drawn and trade_off_plot(drawn),
         "trade_off_words": drawn and trade_off_words(drawn),
         "crossed": drawn is not None and any(point.crossed for point in drawn.points),
@@ -101,7 +103,9 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "explorer": verdict_explorer(verdict) if verdict.curves else None,
         "panels": verdict_panels(verdict),
         "metric_name": verdict_metric(verdict),
-        "spare": {each.name: not_needed(verdict, each) for each in verdict.candidates},
+        "spare": {
+            candidate.name: not_needed(verdict, candidate) for candidate in verdict.candidates
+        },
         "asked": verdict_rows(verdict),
         "federation": federation_rows(verdict),
         "deployment": deployment_rows(verdict.deployment),
@@ -125,7 +129,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "trade_off": verdict.trade_off and asdict(trade_off_plot(verdict.trade_off)),
         "rounds": {
             "budget": verdict.request.budget,
-            "series": [asdict(each) for each in rounds_series(verdict.rounds)],
+            "series": [asdict(item) for item in rounds_series(verdict.rounds)],
         },
     }
 
@@ -137,7 +141,7 @@ def front_context(front: Front) -> dict[str, Any]:
         "explorer": front_explorer(front),
         "panels": bare_panels(front.points),
         "metric_name": metric_name(
-            (each.metric for each in front.points), front.federation.metric
+            (point.metric for point in front.points), front.federation.metric
         ),
         "asked": request_rows(front.request, front.claim, rounds=front.claim.rounds),
         "federation": federation_rows(front),
@@ -159,8 +163,11 @@ def front_data(front: Front) -> dict[str, Any]:
 def _boards(verdict: Verdict, gallery: Gallery | None) -> tuple[Board, ...]:
     if gallery is None or not verdict.show_records:
         return ()
-    own_the_line_up = ("candidates", "rest")
-    return boards(gallery, [each.name for each in verdict.attacks if each.rung in own_the_line_up])
+    own_the_candidate_set = ("candidates", "rest")
+    return boards(
+        gallery,
+        [attack.name for attack in verdict.attacks if attack.knows in own_the_candidate_set],
+    )
 
 
 def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:
@@ -173,10 +180,10 @@ def _curves(explorer: Explorer, panels: Sequence[Panel]) -> dict[str, Any]:
             "max_cost": explorer.max_cost,
             "barred": sorted(explorer.barred),
             "stops": stops,
-            "allowed": [hundred(explorer.allowed(each)) for each in stops["budget"]],
-            "phrases": [phrase(each.protection) for each in explorer.points],
+            "allowed": [hundred(explorer.allowed(stop)) for stop in stops["budget"]],
+            "phrases": [phrase(point.protection) for point in explorer.points],
         },
-        "names": {each.family: family(each.family) for each in explorer.points},
+        "names": {point.family: family(point.family) for point in explorer.points},
         "panels": [{**asdict(panel), "ticks": panel.axis.ticks()} for panel in panels],
     }
 

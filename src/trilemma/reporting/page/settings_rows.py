@@ -23,7 +23,7 @@ def request_rows(
     request: Request, claim: Claim, **resolved: Any
 ) -> tuple[tuple[str, str, str], ...]:
     """(setting, value, meaning) of every field; `resolved` says what a default became."""
-    found = {"line_up": claim.candidates, "participation": claim.participation, **resolved}
+    found = {"candidates": claim.candidates, "participation": claim.participation, **resolved}
     rows = []
     for name, field in type(request).model_fields.items():
         value = getattr(request, name)
@@ -41,8 +41,8 @@ def verdict_rows(verdict: Verdict) -> tuple[tuple[str, str, str], ...]:
         *(verdict.request, verdict.claim),
         rounds=run.rounds,
         threshold=run.threshold,
-        families=tuple(each.name for each in verdict.candidates),
-        attacks=tuple(each.name for each in verdict.attacks),
+        families=tuple(candidate.name for candidate in verdict.candidates),
+        attacks=tuple(attack.name for attack in verdict.attacks),
     )
 
 
@@ -68,10 +68,10 @@ def deployment_rows(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     """(what, how) of all that a deployment must keep for the claim to hold."""
     training = deployment.local_training
     rows = [
-        (each.name, getattr(where, each.name))
+        (field.name, getattr(where, field.name))
         for where in (training, deployment)
-        for each in fields(where)
-        if each.name != "local_training"
+        for field in fields(where)
+        if field.name != "local_training"
     ]
     return tuple(
         (name.replace("_", " "), _text(value)) for name, value in rows if value is not None

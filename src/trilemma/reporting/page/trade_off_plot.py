@@ -70,7 +70,7 @@ def trade_off_plot(found: TradeOff) -> TradeOffPlot:
     curves = [proof]
     for row in reversed(range(len(points[0].attackers))):
         own = [point.attackers[row] for point in points]
-        drawn = tuple((x, each.rate) for x, each in zip(lost, own, strict=True))
+        drawn = tuple((x, item.rate) for x, item in zip(lost, own, strict=True))
         curves.append(
             Curve(
                 own[0].knows,
@@ -80,8 +80,8 @@ def trade_off_plot(found: TradeOff) -> TradeOffPlot:
                 drawn,
                 _band(own, proof.line),
                 tuple(
-                    f"{_place(point, in_percent)}: {_counted(each)}"
-                    for point, each in zip(points, own, strict=True)
+                    f"{_place(point, in_percent)}: {_counted(item)}"
+                    for point, item in zip(points, own, strict=True)
                 ),
             )
         )

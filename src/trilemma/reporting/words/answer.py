@@ -76,7 +76,7 @@ def answer(verdict: Verdict) -> Answer:
     """The first screen of a verdict."""
     chosen, budget = verdict.choice, number(verdict.request.budget)
     if chosen is None:
-        capped = any(each.breaks_a_cap for each in verdict.candidates)
+        capped = any(item.breaks_a_cap for item in verdict.candidates)
         held = "Protections hold this attacker off, but none of them within the caps."
         return Answer(
             headline=held if capped else "No protection was shown to hold this attacker off.",
@@ -123,22 +123,22 @@ def metric_name(values: Iterable[float | None], own: str = "") -> str:
 
 def verdict_metric(verdict: Verdict) -> str:
     """What a verdict's trainings are measured by."""
-    values = (each.costs.protected_metric for each in verdict.candidates if each.costs)
+    values = (item.costs.protected_metric for item in verdict.candidates if item.costs)
     return metric_name(values, verdict.federation.metric)
 
 
 def final_tests(candidate: Candidate) -> tuple[Tested, ...]:
     """The tests at the strength found."""
-    return tuple(each for each in candidate.tests if each.strength == candidate.strength)
+    return tuple(test for test in candidate.tests if test.strength == candidate.strength)
 
 
 def earlier_tests(candidate: Candidate) -> str:
     """The tests that failed on the way, in one sentence; empty where none did."""
     failed = [
-        f"{each.attack} picked right in {each.recovered} of {each.units} games at "
-        f"{candidate.symbol or 'strength'} {number(each.strength)}"
-        for each in candidate.tests
-        if not each.passed
+        f"{test.attack} guessed right in {test.recovered} of {test.units} games at "
+        f"{candidate.symbol or 'strength'} {number(test.strength)}"
+        for test in candidate.tests
+        if not test.passed
     ]
     return f"Failed on the way, so that the search went on: {'; '.join(failed)}." if failed else ""
 
@@ -146,7 +146,7 @@ def earlier_tests(candidate: Candidate) -> str:
 def not_needed(verdict: Verdict, candidate: Candidate) -> str:
     """That what noise is added to would do alone, where it was shown to; else nothing."""
     inside = candidate.name.partition("randomization+")[2]
-    alone = [each for each in verdict.candidates if each.name == inside and each.feasible]
+    alone = [item for item in verdict.candidates if item.name == inside and item.feasible]
     if not inside or not alone or alone[0].basis == "cryptographic":
         return ""
     return f"Not needed: {family(inside)} is within the budget."
@@ -155,14 +155,14 @@ def not_needed(verdict: Verdict, candidate: Candidate) -> str:
 def paper_leakage(verdict: Verdict) -> str:
     """The paper's leakage as the attackers' beliefs give it, in one sentence."""
     found = [
-        f"{each.attack} {number(each.mean)} (most exposed client {number(each.largest)})"
-        for each in verdict.beliefs
+        f"{belief.attack} {number(belief.mean)} (most exposed client {number(belief.largest)})"
+        for belief in verdict.beliefs
     ]
     if not found:
         return ""
     return (
         f"The paper's leakage, computed from what attackers believe: {listed(found)}. It is no "
-        f"rate of right picks: a firm belief counts where it is wrong, too."
+        f"rate of right guesses: a firm belief counts where it is wrong, too."
     )
 
 
@@ -183,7 +183,7 @@ def _lede(verdict: Verdict) -> str:
         f"{reads} which record was used. "
     )
     sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
-    tied = [family(each.name) for each in verdict.candidates if each.tied]
+    tied = [family(item.name) for item in verdict.candidates if item.tied]
     best = f"this one and {listed(tied)} cost least" if tied else "this one costs least"
     goal = (
         f"Of the protections tried, {best} while the leakage is within the budget of "
@@ -207,7 +207,7 @@ def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
     figure = f"leakage {interval(chosen.leakage)}"
     limits = ""
     if found is not None:
-        figure = f"picked right in {hundred(found.value)} games"
+        figure = f"guessed right in {hundred(found.value)} games"
         limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
     worst = chosen.worst_client
     whose = f" of those with 20 games or more ({chosen.pooled_clients} have fewer)"
@@ -227,7 +227,7 @@ def _unprotected(verdict: Verdict) -> str:
         return ""
     best = max(verdict.attacks, key=lambda each: each.control_recovered / each.control_units)
     return (
-        f"Without protection, {best.name} picks right in {best.control_recovered} of "
+        f"Without protection, {best.name} guesses right in {best.control_recovered} of "
         f"{best.control_units} single rounds."
     )
 

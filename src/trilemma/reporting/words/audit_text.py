@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trilemma.protection.specs import in_words
-from trilemma.reporting.words.knowledge_text import RUNGS
+from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.reporting.words.numbers import at_most, hundred, metric, number, percent, points
 from trilemma.reporting.words.terminal import Printer
 
@@ -39,11 +39,11 @@ def answer(audit: Audit) -> str:
 
 
 def _known(audit: Audit) -> str:
-    return "the rest" if audit.knows == "rest" else RUNGS[audit.knows]
+    return "the rest" if audit.knows == "rest" else WHAT_IS_KNOWN[audit.knows]
 
 
 def _worst(audit: Audit) -> Attempt | None:
-    tried = [each for known in audit.known if known.granted for each in known.attempts]
+    tried = [attempt for known in audit.known if known.granted for attempt in known.attempts]
     return max(tried, key=lambda each: each.success.low, default=None)
 
 
@@ -78,7 +78,7 @@ def show_audit(audit: Audit) -> None:
 
 def _rows(audit: Audit) -> Iterator[tuple[str, ...]]:
     for known in audit.known:
-        name = RUNGS[known.knows]
+        name = WHAT_IS_KNOWN[known.knows]
         if not known.attempts:
             yield name, "–", "", "none applies here", ""
             continue
@@ -94,15 +94,15 @@ def _rows(audit: Audit) -> Iterator[tuple[str, ...]]:
 
 
 def _proofs(audit: Audit) -> Iterator[str]:
-    for each in audit.guaranteed:
-        what = "a whole client" if each.level == "client" else "one record"
+    for item in audit.guaranteed:
+        what = "a whole client" if item.level == "client" else "one record"
         whom = (
             "against the server"
-            if each.against == "server"
+            if item.against == "server"
             else "against all who see no more than the models, not against the server"
         )
-        said = f"({number(each.epsilon)}, {each.delta:g})-private for {what} {whom}"
-        yield f"{said}: {_bound(each)}."
+        said = f"({number(item.epsilon)}, {item.delta:g})-private for {what} {whom}"
+        yield f"{said}: {_bound(item)}."
 
 
 def _bound(proved: Guaranteed) -> str:

@@ -1,4 +1,4 @@
-"""What a budget means: right picks among N candidates, and what others allow."""
+"""What a budget means: right guesses among N candidates, and what others allow."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OTHERS: Final = (
         "use, the larger the more widely the data is shared."
     ),
 )
-"""How others set theirs, as a rate of right picks."""
+"""How others set theirs, as a rate of right guesses."""
 
 
 _ADVICE: Final = (
-    "The rate of right picks is what a person affected would ask about; start with it.",
+    "The rate of right guesses is what a person affected would ask about; start with it.",
     "A rate does not move with N (--at-most); a leakage, which the paper counts in, does.",
-    "The more harm one right pick does (a diagnosis), the fewer of them are bearable.",
+    "The more harm one right guess does (a diagnosis), the fewer of them are bearable.",
 )
 
 
@@ -48,10 +48,10 @@ def show_budget(asked: Request, candidates: int | None) -> None:
         )
     else:
         out.text(
-            f"At most {one_in(asked.at_most)} picks right, whatever the number of candidates."
+            f"At most {one_in(asked.at_most)} guesses right, whatever the number of candidates."
         )
     out.text(
-        "One record of a client is hidden among N candidates; who watches picks one of them.\n"
+        "One record of a client is hidden among N candidates; who watches guesses one of them.\n"
     )
     rows = []
     for size in _SIZES if candidates is None else (candidates,):
@@ -65,13 +65,13 @@ def show_budget(asked: Request, candidates: int | None) -> None:
                 *(one_in(rate), number(found.budget)),
             )
         )
-    out.table(("N", "blind guess", "right picks allowed", "that is", "leakage"), rows, gap=2)
+    out.table(("N", "blind guess", "right guesses allowed", "that is", "leakage"), rows, gap=2)
     out.title("How others set theirs")
     out.bullets(OTHERS)
     size = candidates or 100
-    said = ", ".join(f"ε = {each:g}: {hundred(private_rate(each, size))}" for each in _EPSILONS)
+    said = ", ".join(f"ε = {item:g}: {hundred(private_rate(item, size))}" for item in _EPSILONS)
     bound = f"1 / (1 + {size - 1}·exp(-ε))"
-    private = f"Differential privacy bounds the right picks among {size} candidates by {bound}"
+    private = f"Differential privacy bounds the right guesses among {size} candidates by {bound}"
     out.bullets([f"{private}, against anyone: {said}."])
     out.title("How to choose")
     out.bullets(_ADVICE)
@@ -91,7 +91,7 @@ def one_in(rate: float) -> str:
 
 
 def private_rate(epsilon: float, candidates: int) -> float:
-    """e^ε / (e^ε + N - 1): the most often that anyone picks right under (ε, 0)-privacy.
+    """e^ε / (e^ε + N - 1): the most often that anyone guesses right under (ε, 0)-privacy.
 
     >>> round(private_rate(1.0, 100), 4)
     0.0267

@@ -53,9 +53,9 @@ def show_canaries(audit: CanaryAudit) -> None:
     )
     out.title("Tests of the code")
     out.bullets(
-        f"{each.test}: {'holds' if each.holds else 'FAILS'}; {each.statement}."
-        for each in audit.findings
+        f"{finding.test}: {'holds' if finding.holds else 'FAILS'}; {finding.statement}."
+        for finding in audit.findings
     )
     if audit.suspects:
         out.title("Look at")
-        out.bullets(f"{each}." for each in audit.suspects)
+        out.bullets(f"{suspect}." for suspect in audit.suspects)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trilemma.reporting.words.answer import metric_name, who
-from trilemma.reporting.words.knowledge_text import RUNGS
+from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.reporting.words.numbers import change, count, number, slower
 from trilemma.reporting.words.protection_text import family, phrase, strength
 from trilemma.reporting.words.terminal import Printer, short
@@ -27,12 +27,12 @@ def show_front(front: Front) -> None:
         f"{front.request.seed}"
     )
     out.title(f"Front: {len(front.front)} of {len(front.points)} points")
-    shown = metric_name((each.metric for each in front.points), front.federation.metric)
+    shown = metric_name((point.metric for point in front.points), front.federation.metric)
     best = [(front.points[place], place) for place in front.front]
     best.sort(key=lambda pair: pair[0].objectives or ())
     out.table(
         ("", "family", "strength", "leakage", shown.replace("minus the ", "-"), "round"),
-        [("*" if place == front.knee else "", *_cells(each)) for each, place in best],
+        [("*" if place == front.knee else "", *_cells(item)) for item, place in best],
     )
     out.title("Reading")
     for line in _reading(front):
@@ -46,7 +46,8 @@ def front_attacker(front: Front) -> str:
     claim = front.claim
     over = "one round" if claim.rounds == 1 else f"{claim.rounds} rounds"
     return (
-        f"{who(front.request)} knows {RUNGS[front.request.knows]}, watches {over} and picks one "
+        f"{who(front.request)} knows {WHAT_IS_KNOWN[front.request.knows]}, watches {over} "
+        "and picks one "
         f"of {claim.candidates} candidates ({', '.join(front.attacks)})"
     )
 
@@ -68,7 +69,7 @@ def _cells(each: Point) -> tuple[str, ...]:
 def _reading(front: Front) -> list[str]:
     corner = ", ".join(f"{value:g}" for value in front.reference)
     best = front.points[front.knee].protection
-    name = metric_name((each.metric for each in front.points), front.federation.metric)
+    name = metric_name((point.metric for point in front.points), front.federation.metric)
     lines = [
         (
             f"leakage: {100 * front.request.confidence:g} % interval of one point alone; {name}: "
@@ -82,7 +83,7 @@ def _reading(front: Front) -> list[str]:
     ]
     if any(front.points[place].basis == "cryptographic" for place in front.front):
         lines.append("key: the server reads nothing; no measurement, it rests on the key")
-    failed = [each for each in front.points if each.objectives is None]
+    failed = [point for point in front.points if point.objectives is None]
     if failed:
         what = count(len(failed), "point")
         lines.append(f"{what} cannot be run or trained; pareto.json says why")

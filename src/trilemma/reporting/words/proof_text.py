@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.certificate import Certificate
     from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["Proved", "clipped", "conditions", "line_ups", "not_proved", "proved", "readings"]
+__all__ = ["Proved", "candidate_sets", "clipped", "conditions", "not_proved", "proved", "readings"]
 
-_ENDLESS: Final = 10**6  # a line-up that stands for all longer ones
+_ENDLESS: Final = 10**6  # a candidate set that stands for all longer ones
 
 
 @dataclass(frozen=True)
 class Proved:
     """What is proved alike for some families, and what each of them must keep."""
 
-    line_ups: tuple[tuple[str, ...], ...]
+    candidate_sets: tuple[tuple[str, ...], ...]
     readings: tuple[str, ...]
     conditions: dict[str, dict[str, str]]
 
@@ -32,17 +32,17 @@ class Proved:
 def proved(candidates: Sequence[Candidate]) -> tuple[Proved, ...]:
     """The certificates of the candidates; those that say the same stand together."""
     found: dict[tuple[object, ...], Proved] = {}
-    for each in candidates:
-        proof = each.certificate
+    for item in candidates:
+        proof = item.certificate
         if proof is not None:
-            said = (line_ups(proof), readings(proof))
-            found.setdefault(said, Proved(*said, {})).conditions[each.name] = conditions(proof)
+            said = (candidate_sets(proof), readings(proof))
+            found.setdefault(said, Proved(*said, {})).conditions[item.name] = conditions(proof)
     return tuple(found.values())
 
 
 def not_proved(verdict: Verdict) -> str:
     """Why nothing is proved of the leakage against rounds that was measured; "" where it is."""
-    if any(each.certified for each in verdict.rounds):
+    if any(item.certified for item in verdict.rounds):
         return ""
     reasons = unproved(verdict.deployment.local_training, verdict.protection or Protection())
     why = " and ".join(reasons) or "what is not covered says why"
@@ -55,7 +55,7 @@ def clipped(proof: Certificate) -> str:
     return f"{what} clipped to norm {number(proof.record_clip)}"
 
 
-def line_ups(proof: Certificate) -> tuple[tuple[str, ...], ...]:
+def candidate_sets(proof: Certificate) -> tuple[tuple[str, ...], ...]:
     """For each N: how often anyone is right at most, also where it is told the rounds, and 1/N."""
     known = proof.success if proof.known is None else proof.known
     return tuple(
@@ -65,14 +65,14 @@ def line_ups(proof: Certificate) -> tuple[tuple[str, ...], ...]:
 
 
 def readings(proof: Certificate) -> tuple[str, ...]:
-    """What the numbers say beyond the line-ups."""
+    """What the numbers say beyond the candidate sets."""
     most = f"the leakage is at most {number(proof.leakage)}"
-    where = f"at N = {proof.worst_line_up:,}"
-    if proof.worst_line_up >= _ENDLESS:
+    where = f"at N = {proof.worst_candidates:,}"
+    if proof.worst_candidates >= _ENDLESS:
         where = "by ever longer ones"
-    reach = f"Whatever the length of the line-up, {most}, reached {where}."
-    if proof.line_up is not None:
-        reach = f"For a line-up of {proof.line_up:,}, {most}; longer ones may leak more."
+    reach = f"Whatever the length of the candidate set, {most}, reached {where}."
+    if proof.candidates is not None:
+        reach = f"For a candidate set of {proof.candidates:,}, {most}; longer ones may leak more."
     epsilon, delta = number(proof.epsilon), number(proof.delta)
     member = (
         f"Whoever says of records that they were used, and is wrong for 1 % of those that were "

@@ -92,5 +92,5 @@ def phrase(spec: str | None) -> str:
     if spec is None or spec == "none":
         return "no protection"
     *transforms, transport = parse_protection(spec).parts
-    changed = " and ".join(each.words(number) for each in transforms)
+    changed = " and ".join(transform.words(number) for transform in transforms)
     return " inside ".join(filter(None, (changed, transport.words(number))))

@@ -29,7 +29,7 @@ _METRICS: Final = {
 def show_recoveries(
     headline: str, rows: Sequence[tuple[str, Outcomes]], guess: Guess, confidence: float
 ) -> None:
-    """One column a protection: success of the tagged record, of all records, and the leakage."""
+    """One column a protection: success of the target record, of all records, and the leakage."""
     out = Printer(_WIDE)
     out.text(headline)
     out.text(f"{_criterion(guess)}\n")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trilemma.game.playing.claims import checkpoints
-from trilemma.reporting.words.knowledge_text import RUNGS
+from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.terminal import Printer
 
@@ -21,24 +21,24 @@ _ODD: Final = 0.05  # shared by the attacks of the claim
 
 def summary(verdict: Verdict, found: Sequence[Attacked]) -> str:
     """Whether the fresh games contradict the claim, at a level shared by its attacks."""
-    claimed = [each for each in found if each.claimed]
-    broken = [each for each in claimed if each.p_value < _ODD / max(1, len(claimed))]
+    claimed = [item for item in found if item.claimed]
+    broken = [item for item in claimed if item.p_value < _ODD / max(1, len(claimed))]
     if broken:
-        names = ", ".join(each.attack for each in broken)
+        names = ", ".join(item.attack for item in broken)
         return (
-            f"The claim is contradicted: {names} picked right in significantly more than "
+            f"The claim is contradicted: {names} guessed right in significantly more than "
             f"{hundred(verdict.largest_success_rate)} games; do not deploy it, and tune again."
         )
     beyond = [
-        each
-        for each in found
-        if not each.claimed and each.success.value > verdict.largest_success_rate
+        item
+        for item in found
+        if not item.claimed and item.success.value > verdict.largest_success_rate
     ]
     if beyond:
-        names = ", ".join(each.attack for each in beyond)
+        names = ", ".join(item.attack for item in beyond)
         return (
             f"No attack of the claim contradicts it. Attackers that know more than it claims "
-            f"({names}) pick right in more than {hundred(verdict.largest_success_rate)} games."
+            f"({names}) guess right in more than {hundred(verdict.largest_success_rate)} games."
         )
     return "No attack contradicts the claim, nor do those that know more than it claims."
 
@@ -51,25 +51,25 @@ def show_again(again: Replication) -> None:
     out.title("Attacked again, by fresh games")
     rows = [
         (
-            RUNGS[each.rung],
-            each.attack,
-            f"{each.recovered} of {each.units}",
-            f"{each.success.value:.2f} [{each.success.low:.2f}, {each.success.high:.2f}]",
-            "covers it" if each.claimed else "does not",
+            WHAT_IS_KNOWN[item.knows],
+            item.attack,
+            f"{item.recovered} of {item.units}",
+            f"{item.success.value:.2f} [{item.success.low:.2f}, {item.success.high:.2f}]",
+            "covers it" if item.claimed else "does not",
         )
-        for each in found
+        for item in found
     ]
-    out.table(("knows", "attack", "right picks", "rate", "the claim"), rows)
+    out.table(("knows", "attack", "right guesses", "rate", "the claim"), rows)
     out.title("By knowledge: whoever knows more wins at least as often")
     out.table(
         ("knows", "rate, all limits at once"),
-        [(RUNGS[each.rung], _limits(each)) for each in again.by_knowledge],
+        [(WHAT_IS_KNOWN[item.knows], _limits(item)) for item in again.by_knowledge],
         gap=2,
     )
     if steps := checkpoints(verdict.claim.rounds):
         out.title("Rate after so many rounds")
         rates = [
-            (each.attack, *(f"{won / each.units:.2f}" for won in each.after)) for each in found
+            (item.attack, *(f"{won / item.units:.2f}" for won in item.after)) for item in found
         ]
         out.table(("attack", *map(str, steps)), rates, gap=2)
     out.note(summary(verdict, found))

@@ -24,16 +24,16 @@ ATTACKERS: Final[dict[Knows, str]] = {
 def attacked_text(found: TradeOff) -> str:
     """How often attackers guess right at the chosen noise, who knows most first, by limits."""
     point = found.points[found.chosen]
-    played = [each for each in reversed(point.attackers) if each.units]
+    played = [attacker for attacker in reversed(point.attackers) if attacker.units]
     if not played:
         return (
             f"no games were played; of {found.candidates} candidates the right one is guessed in "
             f"at most {at_most(point.proof)} attempts."
         )
     said = "; ".join(
-        f"who knows {ATTACKERS[each.knows]}, at about {percent(each.rate)}, at most "
-        f"{percent(each.upper)} ({count(each.units, 'game')})"
-        for each in played
+        f"who knows {ATTACKERS[item.knows]}, at about {percent(item.rate)}, at most "
+        f"{percent(item.upper)} ({count(item.units, 'game')})"
+        for item in played
     )
     return (
         f"the right one of {found.candidates} candidates is guessed by {said}; who knows less "

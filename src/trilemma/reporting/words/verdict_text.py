@@ -44,11 +44,11 @@ def show_verdict(verdict: Verdict) -> None:
     out.title("Verdict")
     out.facts(_choice(verdict))
     _show_tests(out, verdict)
-    for each in proved(verdict.candidates):
-        out.title(f"Proved against anyone: {listed([family(name) for name in each.conditions])}")
+    for item in proved(verdict.candidates):
+        out.title(f"Proved against anyone: {listed([family(name) for name in item.conditions])}")
         columns = ("candidates", "right at most", "told the rounds", "blind guess")
-        out.table(columns, each.line_ups, gap=2)
-        for sentence in each.readings:
+        out.table(columns, item.candidate_sets, gap=2)
+        for sentence in item.readings:
             out.note(sentence)
     _show_candidates(out, verdict)
     out.title("Not covered")
@@ -80,14 +80,14 @@ def _choice(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for card in (first.leaks, *first.costs):
         reading = f"{card.figure[:1].upper()}{card.figure[1:]}. {card.reading}"
         yield card.title.lower(), reading.rstrip()
-    tied = [family(each.name) for each in verdict.candidates if each.tied]
+    tied = [family(item.name) for item in verdict.candidates if item.tied]
     if tied:
         yield "tied with", ", ".join(tied)
     if verdict.trade_off is not None:
         yield "attacked", attacked_text(verdict.trade_off)
-    for each in verdict.beside:
-        leak = "" if each.leakage is None else f"; leakage {interval(each.leakage)}"
-        yield "beside", f"{each.who}: {each.statement.rstrip('.')}{leak}"
+    for item in verdict.beside:
+        leak = "" if item.leakage is None else f"; leakage {interval(item.leakage)}"
+        yield "beside", f"{item.who}: {item.statement.rstrip('.')}{leak}"
 
 
 def _show_tests(out: Printer, verdict: Verdict) -> None:
@@ -97,14 +97,14 @@ def _show_tests(out: Printer, verdict: Verdict) -> None:
         return
     allowed, blind = hundred(verdict.largest_success_rate), hundred(verdict.claim.kappa)
     out.title(f"Tests by fresh games (allowed: {allowed}, blind guess: {blind})")
-    known = {each.name: each for each in verdict.attacks}
+    known = {attack.name: attack for attack in verdict.attacks}
     rows = []
-    for each in tests:
-        used = known.get(each.attack)
+    for test in tests:
+        used = known.get(test.attack)
         bare = f"{used.control_recovered} of {used.control_units}" if used else "–"
-        passed = "yes" if each.passed else "NO"
-        rows.append((each.attack, f"{each.recovered} of {each.units}", passed, bare))
-    out.table(("attack", "right picks", "passed", "unprotected round"), rows, gap=2)
+        passed = "yes" if test.passed else "NO"
+        rows.append((test.attack, f"{test.recovered} of {test.units}", passed, bare))
+    out.table(("attack", "right guesses", "passed", "unprotected round"), rows, gap=2)
     out.note(earlier_tests(chosen))
     out.note(paper_leakage(verdict))
 
@@ -113,16 +113,16 @@ def _show_candidates(out: Printer, verdict: Verdict) -> None:
     out.title("All candidates, the least cost first")
     shown = verdict_metric(verdict)
     rows = []
-    for each in verdict.candidates:
-        costs, found = each.costs, "–"
-        if each.leakage or costs:
-            found = short(strength(each.name, each.strength))
+    for item in verdict.candidates:
+        costs, found = item.costs, "–"
+        if item.leakage or costs:
+            found = short(strength(item.name, item.strength))
         rows.append(
             (
-                "-" if each.rank is None else f"{each.rank}{'=' if each.tied else ''}",
-                family(each.name),
+                "-" if item.rank is None else f"{item.rank}{'=' if item.tied else ''}",
+                family(item.name),
                 found,
-                _leaks(each),
+                _leaks(item),
                 "–" if costs is None else metric(costs.protected_metric, shown),
                 "–" if costs is None else slower(costs.efficiency_reduction.value),
             )
@@ -149,8 +149,8 @@ def _leaks(each: Candidate) -> str:
 def _statements(verdict: Verdict) -> dict[str, list[str]]:
     """Why candidates cannot be chosen, or need not be, each sentence once."""
     found: dict[str, list[str]] = {}
-    for each in verdict.candidates:
-        spare = not_needed(verdict, each)
-        if spare or each.rank is None:
-            found.setdefault(spare or each.statement, []).append(family(each.name))
+    for item in verdict.candidates:
+        spare = not_needed(verdict, item)
+        if spare or item.rank is None:
+            found.setdefault(spare or item.statement, []).append(family(item.name))
     return found

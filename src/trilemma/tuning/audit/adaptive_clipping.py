@@ -13,7 +13,7 @@ from trilemma.federation.training import train
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.game.recipe_scenarios import own_recipe
 from trilemma.protection.protection import Protection
-from trilemma.protection.transforms.base import Making, Partial, Transform
+from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transforms.update_clipping import Clipping
 from trilemma.quantities import finite, positive
 
@@ -103,8 +103,8 @@ class _Watched(Transform):
     name: ClassVar[str] = "adaptive-clipping"
 
     def apply(
-        self, update: Partial, *, client: int, round: RoundInfo, entropy: Seeded | System
-    ) -> Partial:
+        self, update: SparseUpdate, *, client: int, round: RoundInfo, entropy: Seeded | System
+    ) -> SparseUpdate:
         if not self.norms:
             self.norms.append(self.rule.first)
         while len(self.norms) <= round.number:
@@ -120,7 +120,7 @@ class _Watched(Transform):
         self.norms.append(self.rule.following(self.norms[-1], noisy))
         self._counted[0] = 0
 
-    def explain(self, making: Making, round: RoundInfo, size: int) -> Making:
+    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         return replace(making, clip=self.norms[-1] if self.norms else self.rule.first)
 
     def describe(self) -> str:

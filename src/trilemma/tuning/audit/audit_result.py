@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trilemma.attacks import Rung
+from trilemma.attacks import KnowledgeLevel
 from trilemma.game.estimates import Estimate
 from trilemma.game.playing.claims import Claim
 from trilemma.tuning.audit.setting_guarantees import Guaranteed
@@ -36,7 +36,7 @@ class Known:
     `granted` says that the budget is about attackers who know so much.
     """
 
-    knows: Rung
+    knows: KnowledgeLevel
     granted: bool
     attempts: tuple[Attempt, ...]
 
@@ -122,5 +122,5 @@ class Audit(Kept):
     @property
     def proof(self) -> Guaranteed | None:
         """The tightest that holds against the server."""
-        own = [each for each in self.guaranteed if each.against == "server"]
+        own = [item for item in self.guaranteed if item.against == "server"]
         return min(own, key=lambda each: each.leakage, default=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.accounting.noise_calibration import epsilon
 from trilemma.attacks import get
-from trilemma.attacks.base import RUNGS, links
+from trilemma.attacks.base import KNOWLEDGE_LEVELS, links
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor, one_thread
 from trilemma.execution.scheduler import Scheduler
@@ -16,7 +16,7 @@ from trilemma.game.costs import lost_accuracy
 from trilemma.game.estimates import success_rate
 from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import Diverged, converged, decode
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.games import Arena
@@ -39,7 +39,7 @@ from trilemma.tuning.time_left import Kind, Range, Remaining, Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.execution.journal import Run
     from trilemma.execution.progress import Ticker
     from trilemma.execution.scheduler import Procedure
@@ -66,26 +66,28 @@ class _Audited:
     units: int
 
     @cached_property
-    def attacks(self) -> dict[Rung, tuple[str, ...]]:
+    def attacks(self) -> dict[KnowledgeLevel, tuple[str, ...]]:
         """By knowledge the attacks that need it and that apply."""
         seen = "message" if self.setup.sent.transport.server_reads == "messages" else "sum"
         # Those that link rounds read them as one: a norm of each round would need several.
-        apart = any(isinstance(each, ClippingSchedule) for each in self.setup.sent.transforms)
+        apart = any(
+            isinstance(transform, ClippingSchedule) for transform in self.setup.sent.transforms
+        )
         return {
-            rung: tuple(
+            knows: tuple(
                 name
-                for name in suite_of(self.scenario, rung, rounds=self.claim.rounds).on(seen)
-                if get(name).rung == rung and not (apart and links(get(name)))
+                for name in suite_of(self.scenario, knows, rounds=self.claim.rounds).on(seen)
+                if get(name).knows == knows and not (apart and links(get(name)))
             )
-            for rung in RUNGS
+            for knows in KNOWLEDGE_LEVELS
         }
 
     @property
-    def granted(self) -> tuple[Rung, ...]:
+    def granted(self) -> tuple[KnowledgeLevel, ...]:
         """What the attackers of the budget know."""
         if self.request.knows == "anyone":
-            return RUNGS
-        return RUNGS[: RUNGS.index(self.request.knows) + 1]
+            return KNOWLEDGE_LEVELS
+        return KNOWLEDGE_LEVELS[: KNOWLEDGE_LEVELS.index(self.request.knows) + 1]
 
     def attempts(
         self, setup: Setup, names: Sequence[str], *, units: int, shared: int, stream: str = "audit"
@@ -134,7 +136,7 @@ class _Audited:
 
     def proved(self, setup: Setup) -> Guaranteed | None:
         """The proof against the server that keeps the budget."""
-        own = [each for each in self.proofs(setup) if each.against == "server"]
+        own = [item for item in self.proofs(setup) if item.against == "server"]
         best = min(own, key=lambda each: each.leakage, default=None)
         return best if best is not None and best.leakage <= self.request.budget else None
 
@@ -158,9 +160,9 @@ class _Audited:
     def _keeps(self) -> Procedure[bool]:
         """Whether every granted attack on the setting itself stays below the largest rate."""
         shared, tried = sum(map(len, self.attacks.values())), list[Attempt]()
-        for rung in self.granted:
+        for knows in self.granted:
             tried += yield from self.attempts(
-                self.setup, self.attacks[rung], units=self.units, shared=shared
+                self.setup, self.attacks[knows], units=self.units, shared=shared
             )
         return self.measured(tried)
 
@@ -168,7 +170,7 @@ class _Audited:
         """Whether attacks show that the budget is kept; none of them shows nothing."""
         if self.request.knows == "anyone" or not tried:
             return False
-        return max(each.success.high for each in tried) <= self.p_max
+        return max(item.success.high for item in tried) <= self.p_max
 
     def _searched(self) -> Procedure[Nearest | str]:
         """The first of some stronger settings under which every granted attack fails."""
@@ -188,16 +190,16 @@ class _Audited:
 
         Some games first, which a setting far from the budget does not survive.
         """
-        shared = settings * sum(len(self.attacks[rung]) for rung in self.granted)
+        shared = settings * sum(len(self.attacks[knows]) for knows in self.granted)
         worst = 0.0
-        for rung in reversed(self.granted):
+        for knows in reversed(self.granted):
             for units in (min(_CHUNK, self.units), self.units):
                 made = yield from self.attempts(
-                    setup, self.attacks[rung], units=units, shared=shared, stream="audit, nearest"
+                    setup, self.attacks[knows], units=units, shared=shared, stream="audit, nearest"
                 )
-                if any(each.success.low > self.p_max for each in made):
+                if any(item.success.low > self.p_max for item in made):
                     return 1.0
-            worst = max([worst, *(each.success.high for each in made)])
+            worst = max([worst, *(item.success.high for item in made)])
             if worst > self.p_max:
                 break
         return worst
@@ -265,7 +267,7 @@ def audit_setting(
         require_scenario(run, scenario)
         require_own(run, parts_of(setup.sent))
     names = [name for own in attacks.values() for name in own]
-    bench = Bench(
+    job_runner = JobRunner(
         *(source, claim, request.restarts, request.steps, request.seed),
         together=views_together(scenario),
         threshold=setup.threshold or min(scenario.per_round, 2 * scenario.per_round // 3 + 1),
@@ -273,25 +275,27 @@ def audit_setting(
     if ticker is not None:
         carrier = setup.sent.transport.name
         work: dict[str, Work] = {
-            rung: {Kind("games", own, rounds, carrier): Range(units, units)}
-            for rung, own in attacks.items()
+            knows: {Kind("games", own, rounds, carrier): Range(units, units)}
+            for knows, own in attacks.items()
             if own
         }
         ticker.expect(Remaining(work, workers))
     procedures: dict[str, Procedure[object]] = {
         **{
-            rung: audited.attempts(setup, own, units=units, shared=len(names))
-            for rung, own in attacks.items()
+            knows: audited.attempts(setup, own, units=units, shared=len(names))
+            for knows, own in attacks.items()
         },
         "accuracy": audited.accuracy(setup),
         "nearest": audited.nearest(),
         "best": audited.best(command),
     }
-    with executor(bench, workers=workers, ray=ray, device=scenario.device) as crew:
-        found = Scheduler(crew, decode, run=run, watcher=ticker).run_all(procedures)
-    known = tuple(Known(rung, rung in audited.granted, found[rung]) for rung in RUNGS)
+    with executor(job_runner, workers=workers, ray=ray, device=scenario.device) as pool:
+        found = Scheduler(pool, decode, run=run, watcher=ticker).run_all(procedures)
+    known = tuple(
+        Known(knows, knows in audited.granted, found[knows]) for knows in KNOWLEDGE_LEVELS
+    )
     proved = audited.proved(setup) is not None
-    tried = [each for own in known if own.granted for each in own.attempts]
+    tried = [attempt for own in known if own.granted for attempt in own.attempts]
     measured = audited.measured(tried)
     nearest, best = found["nearest"], found["best"]
     near = nearest if isinstance(nearest, Nearest) else None

@@ -82,7 +82,7 @@ source='')
         sent = tuple(one for part in self.parts for one in part.transforms(scenario))
         server = tuple(one for part in self.parts for one in part.at_server(scenario))
         transports = [part.transport(scenario) for part in self.parts]
-        carried = [each for each in transports if each is not None and each != PLAIN]
+        carried = [item for item in transports if item is not None and item != PLAIN]
         if len(carried) > 1:
             raise InvalidInput(
                 f"{self.describe()} names two transports; an update travels by one."
@@ -100,7 +100,7 @@ source='')
             # What the server does it does to what it has read: noise comes last.
             Protection((*sent, *server), transport) if server else Protection(sent, transport),
             recipe,
-            next((each for each in needed if each is not None), None),
+            next((item for item in needed if item is not None), None),
             max((part.count_noise(scenario) for part in self.parts), default=0.0),
         )
 
@@ -118,7 +118,7 @@ source='')
     def stronger(self) -> Iterator[Setting]:
         """The same kinds, more and more protective, by the first part that can be."""
         for place, part in enumerate(self.parts):
-            several = [self._with(place, each) for each in part.stronger()]
+            several = [self._with(place, item) for item in part.stronger()]
             if several:
                 yield from several
                 return
@@ -155,7 +155,7 @@ def part_of(name: str, values: Mapping[str, Any]) -> Part:
         if key not in known:
             raise UnknownName(f"argument of {name}", key, known)
     missing = [
-        key for key, each in known.items() if each.default is each.empty and key not in values
+        key for key, item in known.items() if item.default is item.empty and key not in values
     ]
     if missing:
         raise InvalidInput(f"{name} needs {', '.join(missing)}; write {_example(name)}.")
@@ -176,7 +176,7 @@ def part_of(name: str, values: Mapping[str, Any]) -> Part:
 def _settings(text: str, settings: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for setting in settings.split(",") if settings else ():
-        key, equals, value = (each.strip() for each in setting.partition("="))
+        key, equals, value = (item.strip() for item in setting.partition("="))
         if not equals or not key or not value:
             raise InvalidInput(
                 f"{setting!r:.80} in {text!r:.120} cannot be read; write name=value, joined by "
@@ -205,5 +205,5 @@ def _value(key: str, text: str) -> Any:
 
 def _example(name: str) -> str:
     known = inspect.signature(FRAMEWORKS[name]).parameters
-    needed = [key for key, each in known.items() if each.default is each.empty]
+    needed = [key for key, value in known.items() if value.default is value.empty]
     return f"{name}:{','.join(f'{key}=...' for key in needed)}"

@@ -148,7 +148,7 @@ def _filters(path: Path, entries: Any) -> tuple[Part, ...]:
 
 
 def _entries(path: Path, entries: Any) -> Iterator[dict[str, Any]]:
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+    if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         raise InvalidInput(f"{path}: task_result_filters must be a list of objects; mend it.")
     for entry in entries:
         if "filters" not in entry:
@@ -255,7 +255,9 @@ class _Source:
                     "out; give the setting as text."
                 )
             given = dict(zip(_POSITIONAL[name], node.args, strict=False))
-            given |= {each.arg: each.value for each in node.keywords if each.arg is not None}
+            given |= {
+                keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None
+            }
             values = {
                 key: self._value(value, f"{key} of {name}")
                 for key, value in given.items()
@@ -266,7 +268,7 @@ class _Source:
     def mods(self) -> set[str]:
         """Mods that stand in a list, as ClientApp takes them."""
         lists = (node for node in ast.walk(self.tree) if isinstance(node, ast.List))
-        return {_last(each) for node in lists for each in node.elts} & _MODS
+        return {_last(elt) for node in lists for elt in node.elts} & _MODS
 
     def _value(self, node: ast.expr, what: str, depth: int = 0) -> Any:
         if isinstance(node, ast.Constant):

@@ -73,7 +73,9 @@ def _against(
     candidates: int,
     against: Against,
 ) -> tuple[Guaranteed, ...]:
-    sparse = [each for each in protection.transforms if isinstance(each, SparseVector)]
+    sparse = [
+        transform for transform in protection.transforms if isinstance(transform, SparseVector)
+    ]
     if sparse:
         return (_sparse(sparse[0], scenario, rounds, candidates),)
     return tuple(
@@ -102,7 +104,7 @@ def _trainings(
     ratio = deviation / clip * _shared(run, scenario, summed=summed, against=against)
     if run.count_noise:  # how many were clipped is told with noise besides
         ratio = (ratio**-2 + run.count_noise**-2) ** -0.5
-    least = min(len(each) for each in scenario.records)
+    least = min(len(record) for record in scenario.records)
     q = 1.0 if training.sampling == "full" else min(1.0, training.unit_size / least)
     if by_record:
         z = ratio * training.batch
@@ -124,20 +126,20 @@ def _gaussian(
     """
     training = scenario.local_training if run.recipe is None else run.recipe.local_training
     clip: float | None = None
-    for each in protection.transforms:
-        if isinstance(each, Clipping):
-            clip = min(each.norm, clip or each.norm)
-        elif isinstance(each, ClippingSchedule) and each.noise:
-            falls = min(b / a for a, b in zip(each.norms, each.norms[1:], strict=False))
-            return each.noise * min(1.0, falls), 1.0, False
-        elif isinstance(each, ClippingSchedule):
+    for transform in protection.transforms:
+        if isinstance(transform, Clipping):
+            clip = min(transform.norm, clip or transform.norm)
+        elif isinstance(transform, ClippingSchedule) and transform.noise:
+            falls = min(b / a for a, b in zip(transform.norms, transform.norms[1:], strict=False))
+            return transform.noise * min(1.0, falls), 1.0, False
+        elif isinstance(transform, ClippingSchedule):
             continue
-        elif isinstance(each, Randomization):
-            clip = each.clip or clip
+        elif isinstance(transform, Randomization):
+            clip = transform.clip or clip
             if clip is not None:
-                return each.scale, clip, False
+                return transform.scale, clip, False
             if training.algorithm == "fedsgd" and training.record_clip is not None:
-                return each.scale, training.record_clip, True
+                return transform.scale, training.record_clip, True
             return None
         else:
             return None
@@ -158,7 +160,7 @@ def _shared(run: Run, scenario: Scenario, *, summed: bool, against: Against) -> 
         threshold = run.threshold or usual_threshold(cohort)
         helpers = 1 if threshold > 1 else 0
         honest = honest_noises("secret-sharing", cohort, threshold, helpers)
-    sizes = sorted(len(each) for each in scenario.records)
+    sizes = sorted(len(record) for record in scenario.records)
     return math.sqrt(sum(size**2 for size in sizes[:honest])) / sizes[-1]
 
 

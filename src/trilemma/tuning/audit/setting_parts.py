@@ -97,9 +97,9 @@ class Part(ABC):
 def _given(part: Part) -> dict[str, Any]:
     """Arguments that differ from their defaults."""
     return {
-        each.name: getattr(part, each.name)
-        for each in fields(part)  # type: ignore[arg-type]  # every heir is a dataclass
-        if each.default is MISSING or getattr(part, each.name) != each.default
+        field.name: getattr(part, field.name)
+        for field in fields(part)  # type: ignore[arg-type]  # every heir is a dataclass
+        if field.default is MISSING or getattr(part, field.name) != field.default
     }
 
 
@@ -366,7 +366,7 @@ def _spread(scenario: Scenario) -> float:
 
     With Σ_k w_k² v = (z C / K)² the noise of deviation √v of all clients is the server's.
     """
-    sizes = [len(each) for each in scenario.records]
+    sizes = [len(record) for record in scenario.records]
     mean = sum(sizes) / len(sizes)
     squares = sum(size**2 for size in sizes) / len(sizes)
     cohort = scenario.per_round
@@ -412,7 +412,7 @@ class SecAggPlus(Part):
 
     def transport(self, scenario: Scenario) -> Transport:
         bits = math.floor(math.log2(self.quantization_range))
-        weight = sum(len(each) for each in scenario.records)
+        weight = sum(len(record) for record in scenario.records)
         return SecretSharing(
             clip_range=self.clipping_range,
             precision_bits=bits,
@@ -497,7 +497,7 @@ class SVTPrivacy(Part):
         return (self._transform(_steps(scenario)),)
 
     def _transform(self, steps: int) -> SparseVector:
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
         return SparseVector(**own, steps=steps)
 
     def stronger(self) -> Iterator[Part]:

@@ -3,7 +3,7 @@
 Strength is x = log₁₀(strength / warm start); a larger x always protects more. The procedure
 explores with a few units, then tests single strengths, from a safe one towards weaker ones; an
 attack that fares badly without protection is tested there at once. Where success falls over
-decades of the strength, both take more units: as many as the slope asks for.
+decades of the strength, both take more units: as many as the gradient asks for.
 
 Why the result is valid whatever the curve: call a strength bad when its success rate exceeds
 p_max. Tests come in chains. Chain j tests at level α_j, goes on after a pass and ends at the first
@@ -15,7 +15,7 @@ error is at most Σ α_j = .8 α + .2 α Σ 2⁻ʲ < α. No shape of the curve a
 model, or an early end, costs units or strength only. Two conditions remain with the caller: each
 requested unit is an independent draw (data, model and mechanism), and none is used twice.
 
-Mean units and over-protection, by budget and slope, are in docs/benchmarks/tuning.md.
+Mean units and over-protection, by budget and gradient, are in docs/benchmarks/tuning.md.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ _SEPARATIONS: Final = (
     1.13,
     1.6,
 )  # in the curve's sd; few, for caches
-_CLOSE: Final = 0.28  # the least separation that is tried whatever the slope
+_CLOSE: Final = 0.28  # the least separation that is tried whatever the gradient
 _SAFE: Final = 0.8  # P(pass) wanted of a chain's first test
 _HOPEFUL: Final = 0.3  # P(pass) wanted of a further step
 _HOPELESS: Final = 0.1  # P(pass) below which no further chain is begun
@@ -198,16 +198,16 @@ class Search:
         return passed
 
     def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
-        """A test suited to the slope of the curve, and its P(pass) at every candidate."""
+        """A test suited to the gradient of the curve, and its P(pass) at every candidate."""
         return self.prospects(level, separation(self.curve.summary.sd))
 
     def surest(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
-        """The test with the best chance anywhere: after a fail a floor may matter, not a slope.
+        """The test with the best chance anywhere: after a fail a floor may matter, not a gradient.
 
-        None is much longer than the slope asks for.
+        None is much longer than the gradient asks for.
         """
         closest = min(_CLOSE, separation(self.curve.summary.sd))
-        choices = [self.prospects(level, each) for each in _SEPARATIONS if each >= closest]
+        choices = [self.prospects(level, item) for item in _SEPARATIONS if item >= closest]
         return max(choices, key=lambda choice: float(choice[1].max()))
 
     def prospects(

@@ -113,11 +113,11 @@ class Calibration:
 
 def counts_by_strength(points: Sequence[Tested]) -> dict[float, tuple[int, int]]:
     """(successes, units) seen at each strength over all stages, from weak to strong."""
-    seen = [(UNPROTECTED if each.strength is None else each.strength, each) for each in points]
+    seen = [(UNPROTECTED if point.strength is None else point.strength, point) for point in points]
     counts = dict.fromkeys(sorted({strength for strength, _ in seen}), (0, 0))
-    for strength, each in seen:
+    for strength, item in seen:
         successes, units = counts[strength]
-        counts[strength] = successes + each.recovered, units + each.units
+        counts[strength] = successes + item.recovered, units + item.units
     return counts
 
 

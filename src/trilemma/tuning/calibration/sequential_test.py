@@ -142,17 +142,17 @@ def sequential_test(p_max: float, level: float, separation: float, largest: int)
     """
     alternative = float(ndtr(ndtri(p_max) - separation))
     odds = math.log(p_max * (1 - alternative) / (alternative * (1 - p_max)))
-    slope = math.log((1 - alternative) / (1 - p_max)) / odds
+    gradient = math.log((1 - alternative) / (1 - p_max)) / odds
     size, _ = fixed_size(p_max, level, alternative, largest)
     longest = max(zero_success_size(p_max, level), min(largest, math.ceil(1.5 * size)))
     ratio = math.log(1 / _MISS) / math.log(1 / level)
     at_null = np.array([p_max])
     # h at Wald's own value is valid (overshoot makes it conservative); 0 passes far too often.
     low, high = 0.0, math.log(1 / level) / odds
-    best = _lines(p_max, level, slope, high, ratio, longest)
+    best = _lines(p_max, level, gradient, high, ratio, longest)
     for _ in range(12):
         middle = (low + high) / 2
-        test = _lines(p_max, level, slope, middle, ratio, longest)
+        test = _lines(p_max, level, gradient, middle, ratio, longest)
         if exact_operation(test, at_null)[0][0] <= level:
             high, best = middle, test
         else:
@@ -167,24 +167,24 @@ def usual_test(p_max: float, level: float, separation: float) -> SequentialTest:
 
 
 def _lines(
-    p_max: float, level: float, slope: float, h: float, ratio: float, longest: int
+    p_max: float, level: float, gradient: float, h: float, ratio: float, longest: int
 ) -> SequentialTest:
     """Looks where one more success is allowed, a batch or a sixth of the way apart at least.
 
     Between two that lie far apart (a small p_max) the test may still fail, but not pass.
     """
-    sizes = [math.ceil((c + h) / slope) for c in range(math.floor(slope * longest - h) + 1)]
+    sizes = [math.ceil((c + h) / gradient) for c in range(math.floor(gradient * longest - h) + 1)]
     looks: list[int] = []
     accept: list[int] = []
     at, allowed = 0, -1
-    for c, size in enumerate(sizes or [math.ceil(h / slope)]):
+    for c, size in enumerate(sizes or [math.ceil(h / gradient)]):
         if size - at < max(SMALLEST_BATCH, at / 6) and size != sizes[-1]:
             continue
-        pieces = max(1, int((size - at) / max(SMALLEST_BATCH, h / slope / 4, at / 6)))
+        pieces = max(1, int((size - at) / max(SMALLEST_BATCH, h / gradient / 4, at / 6)))
         looks += [at + round((size - at) * piece / pieces) for piece in range(1, pieces + 1)]
         accept += [allowed] * (pieces - 1) + [c]
         at, allowed = size, c
     last = accept[-1]
-    reject = [min(last + 1, max(2, math.ceil(slope * n + ratio * h))) for n in looks]
+    reject = [min(last + 1, max(2, math.ceil(gradient * n + ratio * h))) for n in looks]
     reject[-1] = last + 1
     return SequentialTest(p_max, level, tuple(looks), tuple(accept), tuple(reject))

@@ -45,7 +45,7 @@ _COMBINED: Final = "randomization+secret-sharing"
 def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | None = None) -> str:
     """Who is held off, over which rounds, out of how many candidates, and how often it is right.
 
-    "A server that has a list of 100 candidates picks the right one in at most 21 of 100 cases."
+    "A server that has a list of 100 candidates guesses the right one in at most 21 of 100 cases."
     """
     proof = None if chosen is None else chosen.certificate
     if proof is not None or request.knows == "anyone":
@@ -63,7 +63,8 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
         sure = f"{100 * request.confidence:.0f} % confidence"
         who = f"A quick look, at {sure}: {who[0].lower()}{who[1:]}"
     return (
-        f"{who} that {knows} and watches {over} picks the right one of {claim.candidates} records "
+        f"{who} that {knows} and watches {over} guesses the right one of {claim.candidates} "
+        "records "
         f"in at most {100 * p_max:.0f} of 100 cases (a blind guess: {blind:.2g})."
     ).replace("watches in one", "watches one")
 
@@ -83,7 +84,7 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     if chosen is None or chosen.basis == "measured":
         sentences.append(
             f"These attackers only ({', '.join(plan.suite.attacks)}, with the effort stated), "
-            f"with the knowledge stated: one that knows more of the data may pick right more "
+            f"with the knowledge stated: one that knows more of the data may guess right more "
             f"often; `--knows rest` measures, and `--knows anyone` proves."
         )
         if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
@@ -103,7 +104,8 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     sentences += _apart(plan)
     if claim.inserted:
         sentences.append(
-            "The clients hold too few records for line-ups of their own: the claim is about a "
+            "The clients hold too few records for candidate sets of their own: the claim is "
+            "about a "
             "record that was inserted in place of one of the client's."
         )
     if chosen is not None and chosen.protection is not None:
@@ -144,10 +146,11 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
 
 
 def _apart(plan: Plan) -> list[str]:
-    """Which clients hold too few records for a line-up, and what to do about them."""
+    """Which clients hold too few records for a candidate set, and what to do about them."""
     return [
         f"Client {k} is set apart: with {plan.setting.records[k]} records it has too few for a "
-        f"line-up of its own, and no game is about a record of it. In an update of few records "
+        "candidate set of its own, and no game is about a record of it. In an update of few "
+        "records "
         f"each shows more: leave the client out, or let it send under secure aggregation only, "
         f"or ask for a proof, which holds for it as for the others."
         for k in plan.claim.apart
@@ -216,7 +219,7 @@ def untried(plan: Plan, won: Mapping[str, int], games: int) -> tuple[str, ...]:
 
 def contradictions(points: Sequence[RoundsPoint]) -> tuple[str, ...]:
     """That limits cross which cannot, if they do: results that contradict one another."""
-    crossed = sorted({each.rounds for each in points if each.crossed})
+    crossed = sorted({point.rounds for point in points if point.crossed})
     if not crossed:
         return ()
     after = ", ".join(map(str, crossed))
@@ -230,11 +233,11 @@ def contradictions(points: Sequence[RoundsPoint]) -> tuple[str, ...]:
 
 def advice(candidates: Sequence[Candidate], request: Request, setting: Setting) -> str:
     """Where nothing keeps the budget: the smallest leakage reached, and what would help."""
-    reached = [each for each in candidates if each.smallest_leakage is not None]
-    able = [each for each in candidates if each.feasible and each.deployable]
-    if not able and any(each.breaks_a_cap for each in candidates):
+    reached = [item for item in candidates if item.smallest_leakage is not None]
+    able = [item for item in candidates if item.feasible and item.deployable]
+    if not able and any(item.breaks_a_cap for item in candidates):
         return "Some protections keep the budget but not the caps; raise a cap, or the budget."
-    tried = {each.name for each in candidates}
+    tried = {item.name for item in candidates}
     ways = ["more clients"] if setting.clients < 20 else []
     ways += ["larger batches"]
     if _COMBINED not in tried and setting.clients > 1:

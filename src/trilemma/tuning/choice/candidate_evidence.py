@@ -15,7 +15,7 @@ from trilemma.tuning.results.candidate import Candidate
 
 if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
-    from trilemma.tuning.families.calibrator import Gauge
+    from trilemma.tuning.families.calibrator import Calibrator
     from trilemma.tuning.families.family import Family
     from trilemma.tuning.families.game_counts import Counts, Measured
 
@@ -26,14 +26,14 @@ _ENOUGH: Final = 20  # games of a client for limits of its own
 
 
 def measured_candidate(
-    gauge: Gauge, family: Family, pricing: Pricing, kappa: float
+    calibrator: Calibrator, family: Family, pricing: Pricing, kappa: float
 ) -> Procedure[Candidate]:
     """Calibrate a family, then measure what it costs at the strength found."""
     if family.seen == "nothing":
-        return (yield from _cryptographic(gauge, family, pricing))
-    if not family.tested_over(gauge.rounds):
-        return (yield from _estimated(gauge, family, pricing, kappa))
-    found = yield from gauge.measure(family)
+        return (yield from _cryptographic(calibrator, family, pricing))
+    if not family.tested_over(calibrator.rounds):
+        return (yield from _estimated(calibrator, family, pricing, kappa))
+    found = yield from calibrator.measure(family)
     calibration = found.calibration
     candidate = Candidate(
         name=family.name,
@@ -41,11 +41,12 @@ def measured_candidate(
         feasible=calibration.strength is not None,
         deployable=family.deployable,
         statement=_statement(family, found),
-        rounds=gauge.rounds,
+        rounds=calibrator.rounds,
         symbol=family.symbol,
         units=found.games,
         points=tuple(
-            replace(each, strength=family.strength(each.strength)) for each in calibration.points
+            replace(point, strength=family.strength(point.strength))
+            for point in calibration.points
         ),
         tests=found.tests,
         non_monotone=calibration.non_monotone is not None,
@@ -81,23 +82,25 @@ def measured_candidate(
 def _withdrawn(counts: Counts, success: Estimate, found: Measured) -> str:
     return (
         f"Withdrawn: every attack passed its test, but in {counts.units} fresh games after that "
-        f"{counts.strongest} picked the right record {counts.successes} times, a rate of at least "
+        f"{counts.strongest} guessed the right record {counts.successes} times, a rate of at "
+        "least "
         f"{success.low:.3g} where {found.calibration.p_max:.3g} is allowed."
     )
 
 
 def _estimated(
-    gauge: Gauge, family: Family, pricing: Pricing, kappa: float
+    calibrator: Calibrator, family: Family, pricing: Pricing, kappa: float
 ) -> Procedure[Candidate]:
     """What cannot be chosen for a whole training: where one round of it would meet the budget."""
-    x, counts = yield from gauge.estimate(family, 1)
+    x, counts = yield from calibrator.estimate(family, 1)
     won, games = counts.successes, counts.units
     candidate = _untested(
         *(family, x),
         basis="measured",
         feasible=False,
         statement=(
-            f"Estimated for one round only ({gauge.suite.lead} is right in {won} of {games} games "
+            f"Estimated for one round only ({calibrator.suite.lead} is right in {won} of "
+            f"{games} games "
             f"nearby), so it cannot be chosen for a whole training."
             + (f" {_MASKS}" if not family.deployable else "")
         ),
@@ -109,14 +112,16 @@ def _estimated(
     return (yield from priced(candidate, family.protection(x), pricing))
 
 
-def _cryptographic(gauge: Gauge, family: Family, pricing: Pricing) -> Procedure[Candidate]:
+def _cryptographic(
+    calibrator: Calibrator, family: Family, pricing: Pricing
+) -> Procedure[Candidate]:
     protection = family.protection(UNPROTECTED)
     candidate = _untested(
         *(family, UNPROTECTED),
         basis="cryptographic",
         feasible=True,
         statement=KEY_STATEMENT.format(bits=getattr(protection.transport, "bits", "?")),
-        rounds=gauge.rounds,
+        rounds=calibrator.rounds,
     )
     return (yield from priced(candidate, protection, pricing))
 
@@ -144,8 +149,8 @@ def _statement(family: Family, found: Measured) -> str:
         elif family.mechanism is not None:
             at = f"{family.symbol} {family.strength(calibration.strength):.3g}".capitalize()
         own = family.strength(calibration.strength)
-        tests = [each for each in found.tests if each.strength == own and each.passed]
-        counts = ", ".join(f"{each.attack} {each.recovered} of {each.units}" for each in tests)
+        tests = [test for test in found.tests if test.strength == own and test.passed]
+        counts = ", ".join(f"{test.attack} {test.recovered} of {test.units}" for test in tests)
         shown = (
             f"{at}: every attack that was tried passed its own test on fresh games (right "
             f"picks: {counts}), which shows a rate of at most {calibration.p_max:.3g}."
@@ -153,7 +158,7 @@ def _statement(family: Family, found: Measured) -> str:
         if (again := found.counts) is not None:
             shown += (
                 f" In {again.units} games more, of a number fixed beforehand, {again.strongest} "
-                f"picked right {again.successes} times."
+                f"guessed right {again.successes} times."
             )
         parts = [found.note, shown]
     if not family.deployable:
@@ -174,7 +179,7 @@ def _worst_client(
 
     Besides, which client that is, and how many have too few games for limits of their own.
     """
-    enough = {k: each for k, each in counts.by_client.items() if each[0] >= _ENOUGH}
+    enough = {k: value for k, value in counts.by_client.items() if value[0] >= _ENOUGH}
     few = len(counts.by_client) - len(enough)
     if not enough:
         return None, None, few

@@ -34,7 +34,7 @@ class Choice:
     @property
     def chosen(self) -> Candidate | None:
         """The best, None where nothing keeps the budget."""
-        return next((each for each in self.candidates if each.rank == 1), None)
+        return next((item for item in self.candidates if item.rank == 1), None)
 
     @property
     def answer(self) -> str:
@@ -82,7 +82,7 @@ def _control(job: AttackJob) -> Procedure[Seen]:
 def _candidate(plan: Plan, family: Family) -> Procedure[Candidate]:
     if plan.proves(family):
         return certified_candidate(plan, family)
-    return measured_candidate(plan.gauge(), family, plan.pricing, plan.claim.kappa)
+    return measured_candidate(plan.calibrator(), family, plan.pricing, plan.claim.kappa)
 
 
 def _baseline(plan: Plan) -> Procedure[None]:
@@ -113,6 +113,8 @@ def choose(plan: Plan, measured: Mapping[str, Any], unfinished: Mapping[str, int
 def control(plan: Plan, measured: Mapping[str, Any]) -> Counts:
     """What the attacks whose games were played win of unprotected single rounds."""
     seen = {name: measured.get(control_of(name)) for name in plan.suite.attacks}
-    won = {name: int(each.correct[name].sum()) for name, each in seen.items() if each is not None}
-    failed = sum(each.failed for each in seen.values() if each is not None)
+    won = {
+        name: int(value.correct[name].sum()) for name, value in seen.items() if value is not None
+    }
+    failed = sum(value.failed for value in seen.values() if value is not None)
     return Counts(CONTROL_GAMES if won else 0, won, {}, failed)

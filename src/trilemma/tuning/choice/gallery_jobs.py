@@ -34,7 +34,7 @@ def keep_gallery(made: Gallery | None, run: Run) -> None:
 def gallery(plan: Plan, chosen: Candidate | None) -> Procedure[Gallery | None]:
     """Pictures, or None where no records are shown, or nothing was chosen.
 
-    Some games of the control, and as many at the verdict, with every attack of the rung.
+    Some games of the control, and as many at the verdict, with every attack of that knowledge.
     """
     if chosen is None or not plan.scenario.show_records:
         return None
@@ -77,7 +77,7 @@ def gallery(plan: Plan, chosen: Candidate | None) -> Procedure[Gallery | None]:
         heads=tuple(plan.scenario.heads),
         low=spec.low,
         high=spec.high,
-        tagged={label: _pictures(found.tagged) for label, _, found in drawn},
+        target={label: _pictures(found.target) for label, _, found in drawn},
         columns=tuple(
             Column(
                 label=label,
@@ -85,7 +85,7 @@ def gallery(plan: Plan, chosen: Candidate | None) -> Procedure[Gallery | None]:
                 attack=name,
                 rounds=job.rounds,
                 made=_pictures(column.made),
-                picked=_pictures(column.picked),
+                guessed=_pictures(column.guessed),
                 correct=tuple(column.correct),
             )
             for label, job, found in drawn
@@ -102,7 +102,7 @@ def _of(result: AttackResult) -> Pictures:
 def _pictures(shown: list[list[Any]]) -> tuple[Picture, ...]:
     """Levels as they are, cells as pairs."""
     return tuple(
-        tuple(tuple(each) if isinstance(each, list) else each for each in row) for row in shown
+        tuple(tuple(item) if isinstance(item, list) else item for item in row) for row in shown
     )
 
 

@@ -38,12 +38,12 @@ def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]
     reads = protection.transport.server_reads
     if other is Adversary.SERVER and reads == "nothing":
         return (Beside(who, "the server reads nothing; this rests on the key."),)
-    counts = yield from plan.gauge().count(
+    counts = yield from plan.calibrator().count(
         "beside", protection, BESIDE_GAMES, attacks=(plan.suite.lead,), adversary=other
     )
     other_one = Beside(
         who,
-        f"{plan.suite.lead} picks the right record in {counts.successes} of {counts.units} "
+        f"{plan.suite.lead} guesses the right record in {counts.successes} of {counts.units} "
         f"games (measured, not tuned for)",
         plan.leakage(counts.successes, counts.units),
         counts.units,
@@ -64,7 +64,7 @@ def _crafted(plan: Plan, protection: Protection) -> Procedure[tuple[Beside, ...]
     seen = yield from played(job, BESIDE_GAMES)
     won = int(seen.correct["analytic"].sum())
     statement = (
-        f"analytic picks the right record in {won} of {job.count} games of one round, if the "
+        f"analytic guesses the right record in {won} of {job.count} games of one round, if the "
         f"server sends a model that it crafted ({job.crafted}); --server malicious tunes for it"
     )
     who = "a malicious server"

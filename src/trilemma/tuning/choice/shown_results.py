@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate
 from trilemma.beliefs.envelopes import envelopes
 from trilemma.game.estimates import Estimate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.job_results import BeliefResult
     from trilemma.game.playing.claims import Participation
@@ -36,35 +36,37 @@ if TYPE_CHECKING:
 
 __all__ = ["leakage_by_rounds", "paper_leakage", "possible_shown"]
 
-_BELIEVERS: Final[dict[Rung, str]] = {
+_BELIEVERS: Final[dict[KnowledgeLevel, str]] = {
     "candidates": "gaussian-posterior",
     "rest": "exact-posterior",
 }
 _GAMES: Final = 48
 _CHUNK: Final = 24
-_LINE_UPS, _AT_ONCE = 16, 4
+_CANDIDATE_SETS, _AT_ONCE = 16, 4
 _DRAWS: Final = 6
 
 
 def possible_shown(plan: Plan) -> dict[str, dict[Kind, int]]:
     """By "rounds" and "beliefs" the games that they play at most."""
     rounds, leads = plan.claim.rounds, _leads(plan)
-    believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
+    believers = tuple(lead for knows, lead in leads.items() if knows in _BELIEVERS)
     draws = Kind("beliefs", tuple(_BELIEVERS.values()), rounds)
     games = {Kind("games", believers, rounds): _GAMES} if believers else {}
-    for rung, lead in leads.items():
-        if rung not in _BELIEVERS:
+    for knows, lead in leads.items():
+        if knows not in _BELIEVERS:
             games[Kind("games", (lead,), rounds)] = _CHUNK
     return {
         "rounds": games if rounds > 1 else {},
-        "beliefs": {draws: _LINE_UPS * _DRAWS},
+        "beliefs": {draws: _CANDIDATE_SETS * _DRAWS},
     }
 
 
-def _leads(plan: Plan) -> dict[Rung, str]:
-    """The leading attack of each rung that has one of its own."""
-    suites = {rung: leading(plan.scenario, rung, plan.claim.rounds) for rung in RUNGS}
-    return {rung: own.lead for rung, own in suites.items() if own is not None}
+def _leads(plan: Plan) -> dict[KnowledgeLevel, str]:
+    """The leading attack of each knowledge that has one of its own."""
+    suites = {
+        knows: leading(plan.scenario, knows, plan.claim.rounds) for knows in KNOWLEDGE_LEVELS
+    }
+    return {knows: own.lead for knows, own in suites.items() if own is not None}
 
 
 def _visible(plan: Plan, chosen: Candidate) -> bool:
@@ -85,28 +87,28 @@ def leakage_by_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPo
         return ()
     leads = _leads(plan)
     # Those who have a belief look at the same trainings.
-    believers = tuple(lead for rung, lead in leads.items() if rung in _BELIEVERS)
+    believers = tuple(lead for knows, lead in leads.items() if knows in _BELIEVERS)
     believed: dict[str, tuple[int, ...]] = {}
     if believers:
         believed = yield from _played(plan, chosen, believers, _GAMES, "known")
-    curves: dict[tuple[Rung, Participation], tuple[tuple[int, ...], int]] = {}
-    for rung, lead in leads.items():
-        if rung in _BELIEVERS:
-            curves[rung, "known"] = believed[lead], _GAMES
+    curves: dict[tuple[KnowledgeLevel, Participation], tuple[tuple[int, ...], int]] = {}
+    for knows, lead in leads.items():
+        if knows in _BELIEVERS:
+            curves[knows, "known"] = believed[lead], _GAMES
         else:
             won = yield from _played(plan, chosen, (lead,), _CHUNK, "known")
-            curves[rung, "known"] = won[lead], _CHUNK
-    for rung, participation in _secret(plan, chosen):
-        name = _BELIEVERS[rung]
+            curves[knows, "known"] = won[lead], _CHUNK
+    for knows, participation in _secret(plan, chosen):
+        name = _BELIEVERS[knows]
         won = yield from _played(plan, chosen, (name,), _GAMES, participation)
-        curves[rung, participation] = won[name], _GAMES
+        curves[knows, participation] = won[name], _GAMES
     bounds = bounds_above(plan, chosen)
     return (*_in_order(plan, curves, bounds), *bounds)
 
 
 def _in_order(
     plan: Plan,
-    curves: Mapping[tuple[Rung, Participation], tuple[tuple[int, ...], int]],
+    curves: Mapping[tuple[KnowledgeLevel, Participation], tuple[tuple[int, ...], int]],
     bounds: Sequence[RoundsPoint],
 ) -> list[RoundsPoint]:
     """The points of games won after each of the checkpoints, from the least knowledge up.
@@ -117,11 +119,13 @@ def _in_order(
     fewer rounds perhaps not yet.
     """
     steps, kappa = checkpoints(plan.claim.rounds), plan.claim.kappa
-    known = [rung for rung in RUNGS if (rung, "known") in curves]
-    chains: list[list[tuple[Rung, Participation]]] = [[(rung, "known") for rung in known]]
+    known = [knows for knows in KNOWLEDGE_LEVELS if (knows, "known") in curves]
+    chains: list[list[tuple[KnowledgeLevel, Participation]]] = [
+        [(knows, "known") for knows in known]
+    ]
     chains += [[key, (key[0], "known")] for key in curves if key[1] == "secret"]
     rows = sum(map(len, chains))
-    ends: dict[tuple[Rung, Participation], tuple[NDArray[np.float64], ...]] = {}
+    ends: dict[tuple[KnowledgeLevel, Participation], tuple[NDArray[np.float64], ...]] = {}
     for chain in filter(None, chains):
         # Most rounds first: fewer are as if there were more noise.
         won = np.array([curves[key][0] for key in chain])[:, ::-1]
@@ -146,7 +150,7 @@ def _in_order(
             crossed=bool(low > high),
         )
         for key, own in ends.items()
-        for step, value, low, high in zip(steps, *(each[::-1] for each in own), strict=True)
+        for step, value, low, high in zip(steps, *(item[::-1] for item in own), strict=True)
         for rate in [float(np.clip(value, min(low, high), max(low, high)))]
     ]
 
@@ -156,7 +160,9 @@ def _proof(
 ) -> NDArray[np.float64]:
     """The success rates that are proved after so many rounds or more, the most rounds first."""
     proved = {
-        each.rounds: each.leakage.high for each in bounds if each.participation == participation
+        bound.rounds: bound.leakage.high
+        for bound in bounds
+        if bound.participation == participation
     }
     most = [proved.get(step, 1.0) for step in reversed(steps)]
     rates = [largest_success_rate(high, kappa) if high < 1 else 1.0 for high in most]
@@ -184,7 +190,7 @@ def _played(
     return (yield from played(job, _CHUNK)).after
 
 
-def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[Rung, Participation], ...]:
+def _secret(plan: Plan, chosen: Candidate) -> tuple[tuple[KnowledgeLevel, Participation], ...]:
     noise = parse_protection(chosen.protection or "none").transforms
     alone = len(noise) == 1 and isinstance(noise[0], Randomization) and noise[0].clip is None
     poisson = plan.scenario.local_training.participation == "secret"
@@ -206,12 +212,14 @@ def paper_leakage(plan: Plan, chosen: Candidate) -> Procedure[tuple[PaperLeakage
             count=_AT_ONCE,
             draws=_DRAWS,
         )
-        for first in range(0, _LINE_UPS, _AT_ONCE)
+        for first in range(0, _CANDIDATE_SETS, _AT_ONCE)
     ]
     clients = np.concatenate([result.client for result in results])
     made = []
     for attack in _BELIEVERS.values():
         values = np.concatenate([result.leakage[attack] for result in results])
         means = [float(values[clients == k].mean()) for k in np.unique(clients)]
-        made.append(PaperLeakage(attack, float(np.mean(means)), max(means), _LINE_UPS, _DRAWS))
+        made.append(
+            PaperLeakage(attack, float(np.mean(means)), max(means), _CANDIDATE_SETS, _DRAWS)
+        )
     return tuple(made)

@@ -1,6 +1,6 @@
-"""How a family fares: the weakest strength at which every attack of the rung passes its own test.
+"""How a family fares: the weakest strength at which every attack passes its own test.
 
-Each attack ends a game with one pick; the claim that none picks the tagged record more often than
+Each attack ends a game with one guess; the claim that none picks the target record more often than
 p_max is an intersection-union test: every attack is tested at the full level, and the claim
 holds if all pass. Strengths are searched with the leading attack; the others are tested where it
 passes. If one of them fails, the search goes on with that one, from a stronger floor: where
@@ -62,7 +62,7 @@ __all__ = [
     "CONTROL_GAMES",
     "FEW",
     "FRESH",
-    "Gauge",
+    "Calibrator",
     "control_jobs",
     "stream_of",
     "streams",
@@ -80,14 +80,14 @@ _ROOM: Final = 0.3  # decades from the strength at which an attack failed to the
 _NARROW: Final = 0.025  # decades in which there is nothing to search: sums of floats are not exact
 _SEARCH, _OTHERS = 2 / 3, 1 / 3
 FRESH: Final = 100
-_ESTIMATE: Final = 36  # games that estimate the strength of another rung
+_ESTIMATE: Final = 36  # games that estimate the strength of another knowledge
 
 
 _Log = list[tuple[float, str, Seen]]
 
 
 @dataclass
-class Gauge:
+class Calibrator:
     """Plays games for procedures: trials are turned into jobs, and their results into counts."""
 
     suite: Suite
@@ -136,7 +136,7 @@ class Gauge:
         return counted([Seen(np.asarray(results[0].client), correct, failed)])
 
     def measure(self, family: Family) -> Procedure[Measured]:
-        """The weakest strength of a family at which every attack of the rung passes.
+        """The weakest strength of a family at which every attack of that knowledge passes.
 
         Where the bare sum passes, nothing need be added to it: one claim, tested once.
         """
@@ -158,7 +158,7 @@ class Gauge:
 
         By few games, and no test: the counts are of those at that very strength.
         """
-        stream = f"{stream_of(family)}, {self.suite.rung}"
+        stream = f"{stream_of(family)}, {self.suite.knows}"
         log: _Log = []
         play = Play(self, family, self.suite.lead, stream, rounds, log)
         trials = crossing(self.p_max, domain=family.domain, units=_ESTIMATE)
@@ -201,7 +201,7 @@ class Gauge:
                 level=_OTHERS * level,
             )
             tests += tested
-            failed = [each.attack for each in tested if not each.passed]
+            failed = [item.attack for item in tested if not item.passed]
             if not failed:
                 counts = yield from self._again(stream, shown, lead)
                 return Measured(found, tuple(tests), counts)
@@ -210,7 +210,7 @@ class Gauge:
                 break
         assert found is not None
         reason = (
-            f"After {_ATTEMPTS} attempts {lead} still picked the right record more often than "
+            f"After {_ATTEMPTS} attempts {lead} still guessed the right record more often than "
             f"{self.p_max:.3g}; no strength was shown to stop every attack."
         )
         unmet = Calibration(self.p_max, None, found.points, found.units, reason)
@@ -239,18 +239,18 @@ class Gauge:
             tests += yield from self._tested(
                 *(names, shown, stream, rounds, None), level=self.level, separation=_CLOSER
             )
-            if not all(each.passed for each in tests):
+            if not all(test.passed for test in tests):
                 break
-        passed = all(each.passed for each in tests)
-        last = tests[0] if passed else next(each for each in tests if not each.passed)
+        passed = all(test.passed for test in tests)
+        last = tests[0] if passed else next(test for test in tests if not test.passed)
         point = replace(last, stage="walk", level=self.level)
         few = "which shows a rate" if passed else "too many to show a rate"
         found = Calibration(
             self.p_max,
             UNPROTECTED if passed else None,
             (point,),
-            sum(each.units for each in tests),
-            f"{last.attack} picked the right record in {last.recovered} of {last.units} games "
+            sum(test.units for test in tests),
+            f"{last.attack} guessed the right record in {last.recovered} of {last.units} games "
             f"from the sum of all clients, {few} of at most {self.p_max:.3g}.",
         )
         counts = None
@@ -288,7 +288,7 @@ class Gauge:
                 if (decision := test.decide(look, won)) is not None:
                     passed = decision == "pass"
                     tests[name] = Tested(name, strength, units, won, passed, after=tuple(after))
-            if len(tests) == len(attacks) or not all(each.passed for each in tests.values()):
+            if len(tests) == len(attacks) or not all(item.passed for item in tests.values()):
                 break
         return [tests[name] for name in attacks if name in tests]
 
@@ -345,7 +345,7 @@ class Gauge:
 class Play:
     """Plays the trials of a calibration of one family with one attack; `log` takes the games."""
 
-    gauge: Gauge
+    calibrator: Calibrator
     family: Family
     attack: str
     stream: str
@@ -375,13 +375,13 @@ class Play:
         return won
 
     def _job(self, trial: Trial) -> AttackJob:
-        adversary = self.gauge.adversary
+        adversary = self.calibrator.adversary
         shown = self.family.attacked(trial.strength, adversary).describe()
         return AttackJob(
             *(self.stream, shown, (self.attack,), adversary, self.rounds),
             first=trial.first_unit,
             count=trial.units,
-            crafted=self.gauge.crafted,
+            crafted=self.calibrator.crafted,
         )
 
 
@@ -408,4 +408,4 @@ def stream_of(family: Family) -> str:
 
 def streams(families: Sequence[Family]) -> int:
     """M: how many calibrations the families take."""
-    return max(1, len({each.look for each in families if each.seen != "nothing"}))
+    return max(1, len({item.look for item in families if item.seen != "nothing"}))

@@ -171,10 +171,10 @@ class Family:
     def _reach(self, transforms: Sequence[Transform]) -> tuple[float, float]:
         """How far a sent coordinate may reach, and the standard deviation of its noise."""
         reach, noise = _HEADROOM * self.setting.largest, 0.0
-        for each in transforms:
-            if isinstance(each, Tunable):
-                reach = each.reach(reach)
-            noise = max(noise, each.scale)
+        for transform in transforms:
+            if isinstance(transform, Tunable):
+                reach = transform.reach(reach)
+            noise = max(noise, transform.scale)
         return reach, noise
 
     def _carrier(self, transforms: Sequence[Transform]) -> Transport:

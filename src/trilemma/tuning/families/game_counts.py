@@ -128,7 +128,7 @@ def seen_of(job: AttackJob, parts: Sequence[AttackResult]) -> Seen:
     wins = {name: [np.asarray(part.correct[name]) for part in parts] for name in job.attacks}
     return Seen(
         np.concatenate([np.asarray(part.client) for part in parts]),
-        {name: np.concatenate(each) for name, each in wins.items()},
+        {name: np.concatenate(win) for name, win in wins.items()},
         sum(sum(part.failed.values()) for part in parts),
         {name: total([part.won_after(name) for part in parts]) for name in job.attacks},
     )
@@ -145,24 +145,24 @@ def pieces(looks: Sequence[int], most: int) -> list[tuple[int, int]]:
     found = []
     for start, end in pairwise((0, *looks)):
         parts = math.ceil((end - start) / most)
-        cuts = [start + round((end - start) * each / parts) for each in range(parts + 1)]
+        cuts = [start + round((end - start) * number / parts) for number in range(parts + 1)]
         found += [(first, last - first) for first, last in pairwise(cuts)]
     return found
 
 
 def counted(seen: Sequence[Seen]) -> Counts:
     """The games of several requests together."""
-    client = np.concatenate([each.client for each in seen])
+    client = np.concatenate([item.client for item in seen])
     names = seen[0].correct.keys()
-    correct = {name: np.concatenate([each.correct[name] for each in seen]) for name in names}
+    correct = {name: np.concatenate([item.correct[name] for item in seen]) for name in names}
     by_attack = {name: int(wins.sum()) for name, wins in correct.items()}
     strongest = max(by_attack, key=by_attack.__getitem__)
     by_client = {
         int(k): (int((client == k).sum()), int(correct[strongest][client == k].sum()))
         for k in np.unique(client)
     }
-    after = {name: total([each.after[name] for each in seen]) for name in seen[0].after}
-    return Counts(len(client), by_attack, by_client, sum(each.failed for each in seen), after)
+    after = {name: total([item.after[name] for item in seen]) for name in seen[0].after}
+    return Counts(len(client), by_attack, by_client, sum(item.failed for item in seen), after)
 
 
 def total(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:

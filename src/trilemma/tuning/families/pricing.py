@@ -81,7 +81,7 @@ class Pricing:
         losses = costs.client_utility_loss if each_client else (costs.utility_loss,)
 
         def objective(end: Literal["value", "low", "high"]) -> float:
-            lost: list[float] = [getattr(each, end) for each in losses]
+            lost: list[float] = [getattr(loss, end) for loss in losses]
             slower: float = getattr(costs.efficiency_reduction, end)
             return self.problem.objective(lost, [slower] * len(lost))
 
@@ -123,21 +123,21 @@ def ranked(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     name. That two intervals meet is not enough: a
     candidate of which little is known would win over one that is five times as good.
     """
-    able = [each for each in candidates if each.feasible and each.deployable and each.objective]
+    able = [item for item in candidates if item.feasible and item.deployable and item.objective]
     order = sorted(able, key=_value)
     best = order[0].objective if order else None
-    tied = [each for each in order if _ties(each.objective, best)]
-    order = sorted(tied, key=_order) + [each for each in order if each not in tied]
+    tied = [item for item in order if _ties(item.objective, best)]
+    order = sorted(tied, key=_order) + [item for item in order if item not in tied]
 
     def other(candidate: Candidate) -> bool:
         """Whether it is not the very protection that comes first, under another name."""
         return candidate.protection is None or candidate.protection != order[0].protection
 
     placed = [
-        replace(each, rank=place, tied=place > 1 and _ties(each.objective, best) and other(each))
-        for place, each in enumerate(order, start=1)
+        replace(item, rank=place, tied=place > 1 and _ties(item.objective, best) and other(item))
+        for place, item in enumerate(order, start=1)
     ]
-    return (*placed, *(each for each in candidates if each not in able))
+    return (*placed, *(item for item in candidates if item not in able))
 
 
 def _value(candidate: Candidate) -> float:

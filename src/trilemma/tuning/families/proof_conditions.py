@@ -80,7 +80,7 @@ def _remembers(scenario: Scenario) -> str | None:
         for model, part in zip(used, (rows[:2], rows[2:]), strict=True):
             model(part.to(scenario.device))
     one, other = (dict(model.named_buffers()) for model in used)
-    for name, each in one.items():
-        if not torch.equal(each, other[name]):
+    for name, value in one.items():
+        if not torch.equal(value, other[name]):
             return name
     return None

@@ -16,7 +16,7 @@ from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.envelopes import envelopes
 from trilemma.execution.scheduler import together
 from trilemma.game.estimates import Estimate
-from trilemma.tuning.pareto.point_evaluator import Meter
+from trilemma.tuning.pareto.point_evaluator import PointEvaluator
 
 if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
@@ -40,21 +40,21 @@ def curves(plan: Plan, candidates: Sequence[Candidate]) -> Procedure[tuple[Point
     At the strength that was found, and of a bare sum, its fresh games are taken. Families
     that look alike to the adversary have one curve between them.
     """
-    meter = Meter(plan, _UNITS, CURVE_SEEDS)
-    points = [meter.unprotected()]
-    found = {each.name: each for each in candidates}
+    evaluator = PointEvaluator(plan, _UNITS, CURVE_SEEDS)
+    points = [evaluator.unprotected()]
+    found = {item.name: item for item in candidates}
     for family in plan.families:
         candidate = found.get(family.name)
         if candidate is None or not family.deployable or plan.proves(family):
             continue
         if family.seen == "nothing":
-            points.append(meter.point(family, 0.0))
+            points.append(evaluator.point(family, 0.0))
         else:
             if _drawn(family):
                 xs = grid(family, candidate, plan.request.strengths)
-                points += [meter.point(family, family.place(x)) for x in xs]
+                points += [evaluator.point(family, family.place(x)) for x in xs]
             if candidate.costs is not None:
-                points.append(_tested(meter, family, candidate))
+                points.append(_tested(evaluator, family, candidate))
     measured = yield from together(points)
     return in_order(measured, plan.request.confidence, plan.claim.kappa)
 
@@ -65,7 +65,7 @@ def in_order(points: Sequence[Point], confidence: float, kappa: float) -> tuple[
     Intervals are the envelopes of all points, and a rate is the largest at this strength or a
     greater one. Where limits cross, the family's success does not fall with strength: it is noted.
     """
-    counted = [place for place, each in enumerate(points) if each.units and each.place is not None]
+    counted = [place for place, item in enumerate(points) if item.units and item.place is not None]
     made = list(points)
     for family in dict.fromkeys(points[place].family for place in counted):
         own = [place for place in counted if points[place].family == family]
@@ -73,7 +73,9 @@ def in_order(points: Sequence[Point], confidence: float, kappa: float) -> tuple[
         won = np.array([[points[place].recovered for place in own]])
         games = np.array([[points[place].units for place in own]])
         sure = 1 - (1 - confidence) * len(own) / len(counted)
-        lower, upper, crossed = (each[0] for each in envelopes(won, games, confidence=sure))
+        lower, upper, crossed = (
+            envelope[0] for envelope in envelopes(won, games, confidence=sure)
+        )
         rates = np.maximum.accumulate((won / games)[0, ::-1])[::-1]
         values = np.clip(rates, np.minimum(lower, upper), np.maximum(lower, upper))
         for place, value, low, high, apart in zip(own, values, lower, upper, crossed, strict=True):
@@ -102,9 +104,9 @@ def _drawn(family: Family) -> bool:
     return family.mechanism is not None and family.name in _SHOWN
 
 
-def _tested(meter: Meter, family: Family, candidate: Candidate) -> Procedure[Point]:
+def _tested(evaluator: PointEvaluator, family: Family, candidate: Candidate) -> Procedure[Point]:
     yield from ()  # what was counted already
-    return meter.tested(family, candidate)
+    return evaluator.tested(family, candidate)
 
 
 def grid(family: Family, candidate: Candidate, count: int) -> tuple[float, ...]:

@@ -38,10 +38,10 @@ def front_of(
     machines.
     """
     places = {(start.family, start.place): start}
-    for each in found:
-        places.setdefault((each.family, each.place), each)
+    for item in found:
+        places.setdefault((item.family, item.place), item)
     points = list(places.values())
-    objectives = [(place, each.objectives) for place, each in enumerate(points)]
+    objectives = [(place, point.objectives) for place, point in enumerate(points)]
     able = [(place, at) for place, at in objectives if at is not None]
     kept = [able[best] for best in non_dominated([at for _, at in able])]
     kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least

@@ -1,6 +1,6 @@
 """The measured front of three objectives, for who knows no weights: leakage, utility, efficiency.
 
-Every point is a family at a strength: games played by the rung's leading attack, and trainings in
+Every point is a family at a strength: games played by the leading attack, and trainings in
 pairs with and without it. The front is an estimate, not a certificate: its points are picked by
 the very numbers that are shown.
 """
@@ -19,7 +19,7 @@ from trilemma.game.job_results import decode
 from trilemma.game.scenario_identity import own_code, scenario_identity
 from trilemma.quantities import counted
 from trilemma.tuning.pareto.front_result import front_of
-from trilemma.tuning.pareto.point_evaluator import Meter
+from trilemma.tuning.pareto.point_evaluator import PointEvaluator
 from trilemma.tuning.pareto.study import SAMPLERS, Study
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import NOT_OF_A_FRONT, Request
@@ -59,7 +59,7 @@ def pareto(
     if asked.knows == "anyone":
         raise InvalidInput(
             "a front is measured, and nothing that is measured holds for anyone; climb to the "
-            "rung 'rest' at most, or tune with knows='anyone'."
+            "knowledge 'rest' at most, or tune with knows='anyone'."
         )
     if sampler not in SAMPLERS:
         raise UnknownName("sampler", sampler, SAMPLERS)
@@ -76,10 +76,10 @@ def pareto(
     }
     if not made:
         raise InvalidInput("give at least one family, or leave families out for all of them.")
-    meter = Meter(plan, units, asked.seeds)
+    evaluator = PointEvaluator(plan, units, asked.seeds)
     owner = run.key("study").hex()[:16] if run is not None and shared else None
     with (
-        plan.crew(workers, ray) as crew,
+        plan.pool(workers, ray) as pool,
         Study(
             storage,
             _study_name(plan, units, sampler),
@@ -90,15 +90,18 @@ def pareto(
             owner=owner,
         ) as trials,
     ):
-        scheduler = Scheduler(crew, decode, run=run, watcher=ticker)
-        start = scheduler.run_all({"none": meter.unprotected()})["none"]
+        scheduler = Scheduler(pool, decode, run=run, watcher=ticker)
+        start = scheduler.run_all({"none": evaluator.unprotected()})["none"]
         front = partial(front_of, plan, start, sampler=sampler, wanted=evaluations)
         while choices := trials.choices(evaluations, at_once=workers):
             found = scheduler.run_all(
-                {each.name: meter.point(made[each.family], each.place) for each in choices}
+                {
+                    choice.name: evaluator.point(made[choice.family], choice.place)
+                    for choice in choices
+                }
             )
-            for each in choices:
-                trials.finish(each, found[each.name])
+            for choice in choices:
+                trials.finish(choice, found[choice.name])
             if report is not None:
                 report(front(trials.points()))
         return front(trials.points())
@@ -112,9 +115,9 @@ def _study_name(plan: Plan, units: int, sampler: str) -> str:
     scenario = plan.scenario
     here = ("data", "device", "show_records")
     identity = {
-        name: each for name, each in scenario_identity(scenario, b"").items() if name not in here
+        name: value for name, value in scenario_identity(scenario, b"").items() if name not in here
     }
-    sizes = [list(each.inputs.shape) for each in (*scenario.records, scenario.test_records)]
+    sizes = [list(record.inputs.shape) for record in (*scenario.records, scenario.test_records)]
     asked = plan.request.decides(NOT_OF_A_FRONT)
     whole = [identity, sizes, own_code(plan.own), asked, units, sampler]
     digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidate import Candidate
 
-__all__ = ["Meter"]
+__all__ = ["PointEvaluator"]
 
 _CHUNK: Final = 32  # games of one task: two of 16 cost a third more
 
-Sight = tuple["Seen", Protection]
+UnitObserver = tuple["Seen", Protection]
 
 
 @dataclass(frozen=True)
-class Meter:
-    """`units` games at each point, by the rung's leading attack, and trainings from `seeds`."""
+class PointEvaluator:
+    """`units` games at each point, by the leading attack, and trainings from `seeds`."""
 
     plan: Plan
     units: int
@@ -78,18 +78,18 @@ class Meter:
         )
         return tested if candidate.costs is None else _costing(tested, candidate.costs)
 
-    def sights(self, family: Family, x: float) -> list[Sight]:
+    def sights(self, family: Family, x: float) -> list[UnitObserver]:
         """What the adversary reads; masks cancel in the sum, which the server reads too."""
-        seen: list[Sight] = [(family.seen, family.attacked(x, self.plan.request.adversary))]
+        seen: list[UnitObserver] = [(family.seen, family.attacked(x, self.plan.request.adversary))]
         if not family.deployable and self.plan.setting.clients > 1:
             seen.append(("sum", Protection(transport=SecretSharing())))
         return seen
 
-    def _counts(self, seen: list[Sight], rounds: int) -> Procedure[Counts]:
+    def _counts(self, seen: list[UnitObserver], rounds: int) -> Procedure[Counts]:
         """The same games at every strength, so that points differ by the protection alone."""
-        gauge = self.plan.gauge()
+        calibrator = self.plan.calibrator()
         counted = [
-            gauge.count(
+            calibrator.count(
                 f"front of the {what}",
                 shown,
                 self.units,

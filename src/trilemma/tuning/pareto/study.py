@@ -149,7 +149,7 @@ class Study:
         """What was handed to `finish` by all machines, in the order of the trials."""
         with self._one_sentence():
             found = [trial.user_attrs[_RESULT] for trial in self._trials() if _finished(trial)]
-        return [_document().validate_python(each) for each in found]
+        return [_document().validate_python(item) for item in found]
 
     def choices(self, wanted: int, *, at_once: int) -> list[Choice]:
         """Up to `at_once` trials to be measured now, so that in the end `wanted` are finished.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.attacks.crafted import IMPRINT, hidden_linear
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.beliefs.envelopes import envelopes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trilemma.accounting.sampled_training import Participation
-    from trilemma.attacks import Rung
+    from trilemma.attacks import KnowledgeLevel
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.scenario import Scenario
     from trilemma.tuning.plan import Plan
@@ -139,7 +139,7 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint,
     told = both if proof.participation == "secret" else both[1:]
     points = proved_points(plan, proof.training, told, proof.remainder)
     able = attacks_on(plan, chosen)
-    strong = {rung: able[rung] for rung in ("candidates", "rest") if rung in able}
+    strong = {knows: able[knows] for knows in ("candidates", "rest") if knows in able}
     if not strong:
         return tuple(points)
     job = games_beside(plan, chosen)
@@ -150,16 +150,16 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint,
     # After fewer rounds less is seen, as if there were more noise.
     lower, upper, _ = envelopes(won, games, confidence=plan.request.confidence)
     rates = ordered(won, games, np.ones(len(steps)), kappa)
-    for row, rung in enumerate(strong):
+    for row, knows in enumerate(strong):
         for place, step in enumerate(reversed(steps)):
             ends = (rates[row, place], lower[row, place], upper[row, place])
             leaks = [bernoulli_leakage(max(kappa, float(rate)), kappa) for rate in ends]
             point = Estimate(leaks[0], leaks[1], leaks[2])
-            points.append(RoundsPoint(rung, proof.participation, step, point))
+            points.append(RoundsPoint(knows, proof.participation, step, point))
     return tuple(points)
 
 
-def attacks_on(plan: Plan, chosen: Candidate) -> dict[Rung, str]:
+def attacks_on(plan: Plan, chosen: Candidate) -> dict[KnowledgeLevel, str]:
     """By knowledge the attack that is played on what was proved; none on clipped updates.
 
     Without the rounds, the exact posterior alone.
@@ -172,10 +172,16 @@ def attacks_on(plan: Plan, chosen: Candidate) -> dict[Rung, str]:
 
 
 @lru_cache(maxsize=4)
-def _attacks(scenario: Scenario, recipe: Recipe, rounds: int, secret: bool) -> dict[Rung, str]:
+def _attacks(
+    scenario: Scenario, recipe: Recipe, rounds: int, secret: bool
+) -> dict[KnowledgeLevel, str]:
     there = applied(recipe, scenario)  # in full batches other attacks apply
-    suites = {rung: leading(there, rung, rounds) for rung in RUNGS if rung == "rest" or not secret}
-    return {rung: suite.lead for rung, suite in suites.items() if suite is not None}
+    suites = {
+        knows: leading(there, knows, rounds)
+        for knows in KNOWLEDGE_LEVELS
+        if knows == "rest" or not secret
+    }
+    return {knows: suite.lead for knows, suite in suites.items() if suite is not None}
 
 
 def games_beside(plan: Plan, chosen: Candidate, factor: float = 1.0) -> AttackJob:
@@ -195,7 +201,7 @@ def games_beside(plan: Plan, chosen: Candidate, factor: float = 1.0) -> AttackJo
     return AttackJob(
         stream="certified",
         protection=shown.describe(),
-        attacks=tuple(able[rung] for rung in ("rest", "candidates") if rung in able),
+        attacks=tuple(able[knows] for knows in ("rest", "candidates") if knows in able),
         adversary=Adversary.SERVER,
         rounds=plan.claim.rounds,
         first=0,

@@ -59,7 +59,7 @@ def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
         def scores(steps: Sequence[float]) -> Procedure[list[Score]]:
             own = [recipe(step, decay) for step in steps]
             return _scores(
-                [[TrainJob("none", seed, rounds, each) for seed in _SEEDS] for each in own]
+                [[TrainJob("none", seed, rounds, item) for seed in _SEEDS] for item in own]
             )
 
         return scores
@@ -156,4 +156,6 @@ def _score(trainings: Sequence[History | Failed]) -> Score:
         histories = converged(trainings)
     except Diverged:
         return -math.inf, -math.inf
-    return fmean(each.metric for each in histories), -fmean(each.loss for each in histories)
+    return fmean(history.metric for history in histories), -fmean(
+        history.loss for history in histories
+    )

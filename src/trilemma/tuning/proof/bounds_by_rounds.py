@@ -39,7 +39,7 @@ def proved_points(
     participations: Sequence[Participation],
     remainder: float,
 ) -> list[RoundsPoint]:
-    """The bound on a training after each of the claim's checkpoints, for its line-up."""
+    """The bound on a training after each of the claim's checkpoints, for its candidate set."""
     points = []
     for step in checkpoints(plan.claim.rounds):
         for who in participations:
@@ -81,7 +81,7 @@ def _noise(plan: Plan, protection: Protection) -> tuple[float, float]:
     scenario, server = plan.scenario, plan.request.adversary is Adversary.SERVER
     own, sizes, parameters = (
         scenario.local_training,
-        [len(each) for each in scenario.records],
+        [len(record) for record in scenario.records],
         scenario.task.layout.size,
     )
     clip, batch = (own.record_clip or math.inf) * (1 + ARITHMETIC), own.batch

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Certified", "certify"]
 
-_SHOWN: Final = (2, 10, 100, 1000)  # line-ups, besides those claimed and measured
+_SHOWN: Final = (2, 10, 100, 1000)  # candidate sets, besides those claimed and measured
 _DELTA: Final = 1e-5
 
 
@@ -60,7 +60,7 @@ def _batches(proof: Proof) -> str:
 
 
 def _certificate(plan: Plan, proof: Proof, recipe: Recipe, unprotected: Recipe) -> Certificate:
-    sizes = sorted({*_SHOWN, plan.claim.candidates, *filter(None, [plan.request.line_up])})
+    sizes = sorted({*_SHOWN, plan.claim.candidates, *filter(None, [plan.request.candidates])})
     leakage, worst = proof.leakage()
     return Certificate(
         level=proof.level,
@@ -76,13 +76,13 @@ def _certificate(plan: Plan, proof: Proof, recipe: Recipe, unprotected: Recipe) 
         person=proof.person,
         success={size: proof.success(size) for size in sizes},
         leakage=leakage,
-        worst_line_up=worst,
+        worst_candidates=worst,
         epsilon=epsilon(proof.training, _DELTA),
         delta=_DELTA,
         true_positive_rate=true_positive_rate(proof.training),
         clips_updates=proof.clips_updates,
         known={size: proof.success(size, "known") for size in sizes},
-        line_up=proof.line_up,
+        candidates=proof.candidates,
         remainder=proof.remainder,
         server_decay=recipe.server_decay,
         unprotected_lr=unprotected.server_lr,
@@ -93,8 +93,8 @@ def _certificate(plan: Plan, proof: Proof, recipe: Recipe, unprotected: Recipe) 
 
 
 def _statement(proof: Certificate, chosen: str, *, same_set: bool) -> str:
-    size = 100 if proof.line_up is None else proof.line_up
-    where = "at every N" if proof.line_up is None else f"at N = {size:,}"
+    size = 100 if proof.candidates is None else proof.candidates
+    where = "at every N" if proof.candidates is None else f"at N = {size:,}"
     whose = "the test set, as there are no public records" if same_set else "the public records"
     others = f"the other {proof.reported_on}" if same_set else f"{proof.reported_on} test records"
     return (

@@ -79,7 +79,7 @@ class Proof:
     helpers: int
     person: int
     remainder: float
-    line_up: int | None
+    candidates: int | None
     clip: float
     fixed: Fixed
     public: PublicRecords | None
@@ -113,7 +113,7 @@ class Proof:
             secret=request.participation == "secret",
             most=_bearable(scenario),
             person=request.person,
-            line_up=request.line_up,
+            candidates=request.candidates,
             remainder=remainder,
         )
         check_scenario(scenario, by_record=local_training.by_record)
@@ -131,7 +131,7 @@ class Proof:
             helpers=curious,
             person=request.person,
             remainder=remainder,
-            line_up=request.line_up,
+            candidates=request.candidates,
             clip=clip,
             fixed=fixed,
             public=plan.public,
@@ -148,15 +148,15 @@ class Proof:
         return self.training.participation
 
     def success(self, candidates: int, participation: Participation | None = None) -> float:
-        """How often anyone picks the right one of N candidates, at most."""
+        """How often anyone guesses the right one of N candidates, at most."""
         training = self.training
         if participation is not None:
             training = replace(training, participation=participation)
         return success_bound(training, candidates, remainder=self.remainder)
 
     def leakage(self) -> tuple[float, int]:
-        """The largest leakage over the line-ups claimed, and an N that (nearly) attains it."""
-        return _worst(self.training, self.line_up, self.remainder)
+        """The largest leakage over the N that are claimed, and an N that (nearly) attains it."""
+        return _worst(self.training, self.candidates, self.remainder)
 
     def variance(self) -> float:
         """What each client adds to each coordinate of its update.
@@ -279,10 +279,10 @@ def _rules_clip(own: LocalTraining) -> float:
     return clip_of(replace(own, record_clip=None))
 
 
-def _worst(training: Training, line_up: int | None, remainder: float) -> tuple[float, int]:
-    if line_up is None:
+def _worst(training: Training, candidates: int | None, remainder: float) -> tuple[float, int]:
+    if candidates is None:
         return leakage_supremum(training, remainder=remainder)
-    return leakage_bound(training, line_up, remainder=remainder), line_up
+    return leakage_bound(training, candidates, remainder=remainder), candidates
 
 
 @lru_cache(maxsize=32)
@@ -297,7 +297,7 @@ def _trained(
     secret: bool,
     most: int,
     person: int,
-    line_up: int | None,
+    candidates: int | None,
     remainder: float,
 ) -> tuple[Literal["record", "client"], Training, LocalTraining]:
     """What is hidden, the training with the least noise that hides it, and how clients train.
@@ -324,7 +324,7 @@ def _trained(
             rounds=rounds,
             q=q,
             participation=who,
-            candidates=line_up,
+            candidates=candidates,
             records_of_person=person,
             remainder=remainder,
         )
@@ -335,12 +335,12 @@ def _trained(
         q=q,
         steps=own.steps,
         participation=who,
-        candidates=line_up,
+        candidates=candidates,
         records_of_person=person,
         remainder=remainder,
     )
     whole = client_level(ratio, rounds)
-    if _worst(whole, line_up, remainder)[0] <= budget:
+    if _worst(whole, candidates, remainder)[0] <= budget:
         return "client", whole, own
     record = record_level(
         ratio, rounds, q=q, steps=own.steps, participation=who, records_of_person=person

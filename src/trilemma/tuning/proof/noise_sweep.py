@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trilemma.accounting.noise_calibration import success_bound
-from trilemma.attacks.base import RUNGS
+from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.envelopes import envelopes
 from trilemma.game.costs import paired_estimate
 from trilemma.game.estimates import Estimate
@@ -66,15 +66,15 @@ def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None
         for place, factor in enumerate(effort.factors)
         if not any(isinstance(result, Failed) for result in trained[factor])
     ]
-    won = np.zeros((len(RUNGS), len(effort.factors)), dtype=np.int64)
+    won = np.zeros((len(KNOWLEDGE_LEVELS), len(effort.factors)), dtype=np.int64)
     played = np.zeros_like(won)
     for job, place in games:
         parts: list[AttackResult] = [next(results) for _ in cut(job, CHUNK)]
         seen = seen_of(job, parts)
-        for rung, name in attacks_on(plan, chosen).items():
+        for knows, name in attacks_on(plan, chosen).items():
             if name in job.attacks:
-                won[RUNGS.index(rung), place] = int(seen.correct[name].sum())
-                played[RUNGS.index(rung), place] = job.count
+                won[KNOWLEDGE_LEVELS.index(knows), place] = int(seen.correct[name].sum())
+                played[KNOWLEDGE_LEVELS.index(knows), place] = job.count
     won, played = won[:, kept], played[:, kept]
     factors = [effort.factors[place] for place in kept]
     size = plan.claim.candidates
@@ -90,14 +90,14 @@ def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None
     for place, factor in enumerate(factors):
         attackers = tuple(
             AttackerRate(
-                knows=rung,
+                knows=knows,
                 units=int(played[row, place]),
                 recovered=int(won[row, place]),
                 lower=float(lower[row, place]),
                 upper=float(upper[row, place]),
                 rate=float(rates[row, place]),
             )
-            for row, rung in enumerate(RUNGS)
+            for row, knows in enumerate(KNOWLEDGE_LEVELS)
         )
         best = chosen.costs.best_unprotected_metric
         points.append(
@@ -167,7 +167,7 @@ def _trainings(plan: Plan, chosen: Candidate, factor: float) -> list[TrainJob]:
 def _games(plan: Plan, chosen: Candidate, effort: Effort) -> list[tuple[AttackJob, int]]:
     """The jobs, before they are cut, and the places of their noise multipliers."""
     able = attacks_on(plan, chosen)
-    weak = tuple(able[rung] for rung in ("public", "nothing") if rung in able)
+    weak = tuple(able[knows] for knows in ("public", "nothing") if knows in able)
     jobs = []
     for place, factor in enumerate(effort.factors if able else ()):
         job = games_beside(plan, chosen, factor)

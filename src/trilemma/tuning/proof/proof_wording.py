@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["proved_headline", "proved_limits"]
 
-_SIZE = 100  # of the line-up that is quoted where all are claimed
+_SIZE = 100  # of the candidate set that is quoted where all are claimed
 
 
 def proved_headline(proof: Certificate | None, request: Request, transport: str) -> str:
@@ -25,7 +25,7 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
     """
     if proof is None:
         return f"A proof that the leakage is at most {request.budget:g}, whoever attacks: none."
-    size = _SIZE if proof.line_up is None else proof.line_up
+    size = _SIZE if proof.candidates is None else proof.candidates
     one = proof.level
     seen = "sees the round" if proof.rounds == 1 else f"sees all {proof.rounds:,} rounds"
     who = "An attacker who"

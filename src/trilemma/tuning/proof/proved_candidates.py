@@ -49,7 +49,8 @@ def certified_candidate(plan: Plan, family: Family) -> Procedure[Candidate]:
         deployment=proof.deployment(found.recipe),
     )
     recipe, own, best = (
-        replace(each, judge="reporting") for each in (found.recipe, found.unprotected, found.best)
+        replace(value, judge="reporting")
+        for value in (found.recipe, found.unprotected, found.best)
     )
     costs = priced(candidate, protection, plan.pricing, recipe=recipe, without=own, best=best)
     return (yield from costs)

@@ -18,13 +18,13 @@ class Certificate:
     `noise_multiplier` z is the noise over the influence of one record (of one client, at that
     level), at the fewest honest survivors; `variance` is what each client adds to its update,
     whose records are clipped to `record_clip` each, or which is clipped to it as a whole where
-    `clips_updates`. `success` bounds how often anyone picks the right one of N, by N, and `known`
-    the same if the attacker is told which rounds held the record; `leakage` is the largest over
-    all N, or that of the `line_up` claimed, reached at `worst_line_up`. `remainder`, for what
-    fixed point leaves unproved, is in all of them. `epsilon` at `delta`, and the true-positive
-    rate of membership inference at 1 % false positives, say the same in the words of
-    differential privacy. `sampling_rate` is the probability that a round holds a record;
-    `person` records may belong to one person.
+    `clips_updates`. `success` bounds how often anyone guesses the right one of N, by N, and
+    `known` the same if the attacker is told which rounds held the record; `leakage` is the largest
+    over all N, or that of the `candidates` claimed, reached at `worst_candidates`. `remainder`,
+    for what fixed point leaves unproved, is in all of them. `epsilon` at `delta`, and the
+    true-positive rate of membership inference at 1 % false positives, say the same in the words of
+    differential privacy. `sampling_rate` is the probability that a round holds a record; `person`
+    records may belong to one person.
 
     Clip and server step (the first one, if it falls to zero with `server_decay`) are those of a
     rule, `tuning.recipes`. The step `unprotected_lr` of the unprotected training was chosen on
@@ -44,13 +44,13 @@ class Certificate:
     person: int
     success: dict[int, Share]
     leakage: Share
-    worst_line_up: int
+    worst_candidates: int
     epsilon: float
     delta: Share
     true_positive_rate: Share
     clips_updates: bool = False
     known: dict[int, Share] | None = None
-    line_up: int | None = None
+    candidates: int | None = None
     remainder: float = 0.0
     server_decay: bool = False
     unprotected_lr: float | None = None

@@ -134,17 +134,17 @@ def _faults(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
     for won, games in _OF_ALL:
         if getattr(value, won, -math.inf) > getattr(value, games, math.inf):
             yield place, f"has {getattr(value, won)} successes in {getattr(value, games)} games"
-    for name, each in _parts(value):
-        yield from _faults(each, (*place, name))
+    for name, item in _parts(value):
+        yield from _faults(item, (*place, name))
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, BaseModel):
         yield from value
     elif is_dataclass(value):
-        yield from ((each.name, getattr(value, each.name)) for each in fields(value))
+        yield from ((field.name, getattr(value, field.name)) for field in fields(value))
     elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from (("a key", key), (str(key), each))
+        for key, item in value.items():
+            yield from (("a key", key), (str(key), item))
     elif isinstance(value, tuple):
-        yield from ((str(number), each) for number, each in enumerate(value))
+        yield from ((str(number), item) for number, item in enumerate(value))

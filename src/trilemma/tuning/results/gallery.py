@@ -21,7 +21,7 @@ RECORDS: Final = 4
 Label = Literal["unprotected", "verdict"]
 Level = Annotated[int, Field(ge=0, le=255)]
 Cell = tuple[str, bool]
-"""A value of a table or a word of a text, and whether it is the tagged record's."""
+"""A value of a table or a word of a text, and whether it is the target record's."""
 Picture = tuple[Level, ...] | tuple[Cell, ...]
 
 
@@ -29,8 +29,8 @@ Picture = tuple[Level, ...] | tuple[Cell, ...]
 class Column:
     """What `attack` makes of the records under one protection, and which candidate it picks.
 
-    `made` is the reconstruction nearest to the pick; of an attack that owns the line-up it is the
-    pick itself. `rounds` 1: one round that holds the record.
+    `made` is the reconstruction nearest to the pick; of an attack that owns the candidate set it
+    is the pick itself. `rounds` 1: one round that holds the record.
     """
 
     label: Label
@@ -38,7 +38,7 @@ class Column:
     attack: str
     rounds: int
     made: tuple[Picture, ...]
-    picked: tuple[Picture, ...]
+    guessed: tuple[Picture, ...]
     correct: tuple[bool, ...]
 
 
@@ -59,7 +59,7 @@ class Gallery(Kept):
     shape: tuple[int, int, int]
     low: float
     high: float
-    tagged: dict[Label, tuple[Picture, ...]]
+    target: dict[Label, tuple[Picture, ...]]
     columns: tuple[Column, ...]
     heads: tuple[str, ...] = ()
     gallery_version: Literal[2] = 2
@@ -68,17 +68,17 @@ class Gallery(Kept):
         channels, height, width = self.shape
         size = len(self.heads) or channels * height * width
         for column in self.columns:
-            count = len(self.tagged.get(column.label, ()))
-            if not len(column.made) == len(column.picked) == len(column.correct) == count:
+            count = len(self.target.get(column.label, ()))
+            if not len(column.made) == len(column.guessed) == len(column.correct) == count:
                 raise InvalidInput(
                     f"every column of a gallery needs one picture a record, got "
                     f"{len(column.made)} of {column.attack} for {count}."
                 )
-        pictures = [each for rows in self.tagged.values() for each in rows]
-        pictures += [each for c in self.columns for each in (*c.made, *c.picked)]
-        if any(len(each) != size for each in pictures):
+        pictures = [row for rows in self.target.values() for row in rows]
+        pictures += [value for c in self.columns for value in (*c.made, *c.guessed)]
+        if any(len(picture) != size for picture in pictures):
             raise InvalidInput(f"every picture of this gallery needs {size} levels.")
-        if any(isinstance(each, int) is bool(self.heads) for row in pictures for each in row):
+        if any(isinstance(item, int) is bool(self.heads) for row in pictures for item in row):
             raise InvalidInput(
                 f"a gallery holds levels, or cells under {len(self.heads)} heads, not both."
             )

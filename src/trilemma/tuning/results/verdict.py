@@ -48,10 +48,10 @@ Deployed = Annotated[
 
 @dataclass(frozen=True)
 class AttackUsed:
-    """An attack with its effort, and how often it picks right from unprotected single rounds."""
+    """An attack with its effort, and how often it guesses right from unprotected single rounds."""
 
     name: str
-    rung: Knows
+    knows: Knows
     effort: str
     restarts: int
     control_units: int
@@ -89,7 +89,7 @@ class RoundsPoint:
 class PaperLeakage:
     """The paper's leakage, computed from an attack's beliefs: mean over clients, and the largest.
 
-    `games` line-ups with their records fixed, `draws` observations of each.
+    `games` candidate sets with their records fixed, `draws` observations of each.
     """
 
     attack: str
@@ -145,13 +145,13 @@ def _metric(scenario: Scenario) -> str:
 class Verdict(Shown, Kept):
     """Everything needed to deploy a protection, to judge it, and to reproduce the judgement.
 
-    `headline` says in one sentence who is held off: rung, participation, rounds and line-up. The
-    claim rests on the candidates alone; `curves`, `rounds` (leakage against rounds) and `beliefs`
-    (the paper's leakage, at what was chosen) are estimates beside it. `trade_off` is what the
-    proof, attackers and trainings give at several noise multipliers.
-    `largest_success_rate` is p_max, the rate that the budget allows for the claim's N.
-    `source` are the settings that make the scenario, empty where it was given as an object, and
-    `reproduce` is the command that repeats the verdict where no trilemma.toml is, or the call.
+    `headline` says in one sentence who is held off: knowledge, participation, rounds and candidate
+    set. The claim rests on the candidates alone; `curves`, `rounds` (leakage against rounds) and
+    `beliefs` (the paper's leakage, at what was chosen) are estimates beside it. `trade_off` is
+    what the proof, attackers and trainings give at several noise multipliers.
+    `largest_success_rate` is p_max, the rate that the budget allows for the claim's N. `source`
+    are the settings that make the scenario, empty where it was given as an object, and `reproduce`
+    is the command that repeats the verdict where no trilemma.toml is, or the call.
     """
 
     file: ClassVar = "verdict.json"
@@ -189,4 +189,4 @@ class Verdict(Shown, Kept):
 
     @property
     def choice(self) -> Candidate | None:
-        return next((each for each in self.candidates if each.name == self.chosen), None)
+        return next((item for item in self.candidates if item.name == self.chosen), None)

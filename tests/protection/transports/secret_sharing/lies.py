@@ -66,7 +66,7 @@ def _excluders(
         for client in free[:needed]:
             lists[client].add(peer)
             left[client] -= 1
-    return {client: frozenset(each) for client, each in lists.items()}
+    return {client: frozenset(item) for client, item in lists.items()}
 
 
 def split_lists(liar: Liar, made: Plan, by: str) -> None:
@@ -138,8 +138,8 @@ def early_for_late(liar: Liar, older: Liar) -> None:
 
     All others get those of a round before, at once.
     """
-    for each in (older, liar):
-        honest_until("confirm", each)
+    for value in (older, liar):
+        honest_until("confirm", value)
     half = frozenset(range(len(liar.everyone) // 2))
     liar.ask_to_sign(lambda c: liar.everyone - {max(liar.everyone)}, half)
     tables = pack(liar.early), pack(older.early)
@@ -171,7 +171,7 @@ def nobody_advertised(liar: Liar) -> None:
     halves = frozenset(range(n // 2)), frozenset(range(n // 2, n))
 
     def own(client: int) -> frozenset[int]:
-        return next(each for each in halves if client in each)
+        return next(halve for halve in halves if client in halve)
 
     liar.advertise()
     liar.show_keys(own)
@@ -222,7 +222,7 @@ def replay(make: Callable[[int], Liar]) -> None:
         for number in (0, 1):
             liar = honest_until(stage, make(0))
             seen = liar.messages if number == 0 else older.messages
-            kinds = [*{each[4:8]: each for each in seen}.values()]
+            kinds = [*{item[4:8]: item for item in seen}.values()]
             for client in liar.everyone:
                 liar.ask(client, kinds[client % len(kinds)])
             assert set(liar.refusals) == liar.everyone
@@ -234,13 +234,13 @@ def replay(make: Callable[[int], Liar]) -> None:
 def substituted(liar: Liar, how: str) -> None:
     """Show client 0 keys of the server's own in the name of everyone else."""
     liar.advertise()
-    stranger = Identity.generate(System())
+    outsider = Identity.generate(System())
     for peer in sorted(liar.everyone - {0}):
         mask_key, message_key = KeyPair.generate(System()), KeyPair.generate(System())
         liar.known[mask_key.public] = mask_key
         keys, name = mask_key.public + message_key.public, liar.adverts[peer][2 * 32 + 64 :]
         if how == "its own signature":
-            keys += stranger.sign(b"trilemma keys" + liar.digest + peer.to_bytes(8, "big") + keys)
+            keys += outsider.sign(b"trilemma keys" + liar.digest + peer.to_bytes(8, "big") + keys)
         elif how == "the client's signature":
             keys += liar.adverts[peer][2 * 32 : 2 * 32 + 64]
         elif name:

@@ -150,7 +150,7 @@ class Liar:
         lists = self.lists[client]
         statement, full = lists.statement(), lists.survivors == lists.sharers
         helping = {c: self.identities[c] for c in self.helpers}
-        forged = {c: each.sign(statement) for c, each in helping.items() if each is not None}
+        forged = {c: value.sign(statement) for c, value in helping.items() if value is not None}
         return (self.signatures | self.early if full else self.signatures) | forged
 
     # What it hears
@@ -206,14 +206,14 @@ class Liar:
         for client, view in self.views.items():
             own = self.adverts[client][:KEY_BYTES]
             model = self.models.get(client, b"")
-            masks = {frozenset((own, each)) for each in view.values()}
-            unknown[client] = {(each, model) for each in masks if not each & set(keys)}
+            masks = {frozenset((own, value)) for value in view.values()}
+            unknown[client] = {(item, model) for item in masks if not item & set(keys)}
             if client not in seeds:
                 unknown[client].add(client)
-        count = Counter(each for masks in unknown.values() for each in masks)
+        count = Counter(item for masks in unknown.values() for item in masks)
         sums: Sums = {}
         for group in _joined(unknown):
-            alone = any(count[each] < 2 for client in group for each in unknown[client])
+            alone = any(count[item] < 2 for client in group for item in unknown[client])
             if not alone and not group <= self.helpers:
                 sums[group] = self._sum(group, seeds, keys)
         return sums
@@ -260,7 +260,7 @@ def _joined(unknown: Mapping[int, set[object]]) -> list[frozenset[int]]:
     groups: list[tuple[set[int], set[object]]] = []
     for client, masks in unknown.items():
         members, union = {client}, set(masks)
-        for group in [each for each in groups if each[1] & union]:
+        for group in [item for item in groups if item[1] & union]:
             groups.remove(group)
             members |= group[0]
             union |= group[1]
@@ -277,4 +277,4 @@ def replace_client(liar: Liar, client: int, state: bytes) -> None:
 def true_mean(clients: Iterable[int]) -> Any:
     """The weighted mean of these clients' updates, by hand."""
     sent = [payload(client) for client in clients]
-    return sum(each.weight * each.values for each in sent) / sum(each.weight for each in sent)
+    return sum(item.weight * item.values for item in sent) / sum(item.weight for item in sent)

@@ -82,7 +82,7 @@ def test_a_server_session_never_holds_a_secret() -> None:
         }
         inboxes = server.step(replies)
         held = reachable(server)
-        assert not [each for each in held if isinstance(each, Sealed)]
-        blob = b"".join(bytes(each) for each in held if isinstance(each, bytes | bytearray))
+        assert not [item for item in held if isinstance(item, Sealed)]
+        blob = b"".join(bytes(item) for item in held if isinstance(item, bytes | bytearray))
         assert not any(secret in blob for secret in secrets)
     assert isinstance(inboxes, Aggregate)

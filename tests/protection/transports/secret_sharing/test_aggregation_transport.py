@@ -76,7 +76,7 @@ def test_pinned_clients_that_drop_out_are_survived_but_for_those_who_shared_noth
     np.testing.assert_allclose(outcome.mean, true_mean(left), atol=SHARING.step_size())
     there, lists = (3 if step == 0 else 4), ([64] if step == 2 else [])  # signed once more
     expected = [128, (there - 1) * 180, 64 + 16, *lists, there * 84]
-    assert [len(each) - HEADER_BYTES for each in sent[0]] == expected
+    assert [len(item) - HEADER_BYTES for item in sent[0]] == expected
 
 
 def masked_words(number: int, values: float, size: int = 4000) -> np.ndarray[Any, Any]:

@@ -58,7 +58,7 @@ def check_sums(liar: Liar, fewest: int = THRESHOLD) -> None:
 
 def check_refused(liar: Liar, why: str) -> None:
     check_sums(liar)
-    assert any(re.search(why, each) for each in liar.refusals.values()), liar.refusals
+    assert any(re.search(why, refusal) for refusal in liar.refusals.values()), liar.refusals
 
 
 def test_an_honest_round_opens_the_sum_of_all() -> None:
@@ -128,10 +128,10 @@ def test_edges_that_one_end_is_not_told_of_open_nothing() -> None:
 
 def test_a_second_unmask_opens_a_client_only_if_a_session_is_rolled_back() -> None:
     liar = honest_until("confirm", a_liar(helpers=0))
-    states = {c: each.export() for c, each in liar.clients.items()}
+    states = {c: item.export() for c, item in liar.clients.items()}
     liar.list_survivors(lambda _: liar.everyone)
     liar.list_survivors(lambda _: liar.everyone - {3})
-    assert all("answers no more" in each for each in liar.refusals.values())
+    assert all("answers no more" in refusal for refusal in liar.refusals.values())
     assert set(liar.openings()) == {liar.everyone}
     for client, state in states.items():
         replace_client(liar, client, state)
@@ -153,7 +153,7 @@ def test_no_signature_comes_before_the_list_of_survivors() -> None:
     assert not liar.early
     liar.tell("ALL", dict.fromkeys(liar.everyone, b""))
     assert set(liar.refusals) == liar.everyone
-    assert all("must send 'SUR' now, got 'ALL'" in each for each in liar.refusals.values())
+    assert all("must send 'SUR' now, got 'ALL'" in refusal for refusal in liar.refusals.values())
 
 
 def test_signatures_with_updates_would_open_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:

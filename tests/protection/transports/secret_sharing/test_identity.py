@@ -27,10 +27,10 @@ def test_pinned_identities_stop_a_server_that_swaps_keys() -> None:
     for swapped, why in ((True, "not signed by it"), (False, "")):
         clients = {c: SHARING.client(c, info, who[c], System()) for c in info.participants}
         server = SHARING.server(info)
-        adverts: dict[int, Any] = {c: each.step(b"") for c, each in clients.items()}
+        adverts: dict[int, Any] = {c: client.step(b"") for c, client in clients.items()}
         if swapped:
-            stranger = Identity.generate(System())
-            forged = SHARING.client(2, info, stranger, System()).step(b"")
+            outsider = Identity.generate(System())
+            forged = SHARING.client(2, info, outsider, System()).step(b"")
             adverts[2] = forged
         inboxes: Any = server.step(adverts)
         if swapped:
@@ -50,10 +50,10 @@ def test_unsigned_and_unknown_clients_are_left() -> None:
     who = Identity.pinned(info.participants, System())
     signed: dict[int, Any] = {c: SHARING.client(c, info, who[c], System()) for c in (0, 1)}
     unsigned = SHARING.client(2, info, None, System())
-    adverts: dict[int, Any] = {c: each.step(b"") for c, each in {**signed, 2: unsigned}.items()}
+    adverts: dict[int, Any] = {c: value.step(b"") for c, value in {**signed, 2: unsigned}.items()}
     with pytest.raises(ProtocolViolation, match="2 of 3 clients sign their keys"):
         SHARING.server(info).step(adverts)
-    table = pack({c: each[HEADER_BYTES:] for c, each in adverts.items()})
+    table = pack({c: advert[HEADER_BYTES:] for c, advert in adverts.items()})
     with pytest.raises(ProtocolViolation, match="client 2 are not signed"):
         signed[0].step(write_message("KEY", signed[0].digest, SERVER, table))
     alone = SHARING.client(0, info, Identity.generate(System()), System())

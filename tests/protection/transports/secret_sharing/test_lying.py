@@ -87,10 +87,10 @@ def check_refused(liar: Liar, why: str) -> None:
     for group in sums:
         assert len(group | liar.helpers) >= liar.info.threshold
     if liar.refusals:
-        assert any(re.search(why, each) for each in liar.refusals.values()), liar.refusals
+        assert any(re.search(why, refusal) for refusal in liar.refusals.values()), liar.refusals
         return
     (group,) = sums
-    told = {each.survivors for each in liar.lists.values()}
+    told = {item.survivors for item in liar.lists.values()}
     assert told == {tuple(sorted(group | liar.helpers)), tuple(sorted(liar.everyone))}
 
 
@@ -141,18 +141,18 @@ def play_every_early_lie(n: int, t: int) -> None:
     liar = Liar(n, t)
     told_twice(liar)
     assert set(liar.openings()) == {liar.everyone}, "as the protocol has it"
-    assert all("answers no more" in each for each in liar.refusals.values())
+    assert all("answers no more" in refusal for refusal in liar.refusals.values())
     assert set(liar.refusals) == liar.everyone
     liar = Liar(n, t)
     early_for_late(liar, Liar(n, t, number=1, identities=_known(liar)))
     assert not liar.openings()
     assert set(liar.refusals) == liar.everyone
     why = "clients signed the lists that" if t < n else "clients signed|fewer than its threshold"
-    assert all(re.search(why, each) for each in liar.refusals.values())
+    assert all(re.search(why, refusal) for refusal in liar.refusals.values())
 
 
 def _known(liar: Liar) -> dict[int, Identity]:
-    return {c: each for c, each in liar.identities.items() if each is not None}
+    return {c: item for c, item in liar.identities.items() if item is not None}
 
 
 @pytest.mark.parametrize(("n", "t"), [*allowed((3, 4, 5, 7)), (10, 7)])
@@ -196,11 +196,11 @@ def test_a_second_unmask_opens_a_client_only_if_a_session_is_rolled_back(
 ) -> None:
     """Why a node writes down what it revealed before it replies."""
     liar = honest_until("confirm", Liar(6, 5, pinned=pinned, hurried=hurried))
-    states = {c: each.export() for c, each in liar.clients.items()}
+    states = {c: item.export() for c, item in liar.clients.items()}
     liar.list_survivors(lambda _: liar.everyone)
     assert set(liar.openings()) == {liar.everyone}, "as the protocol has it"
     liar.list_survivors(lambda _: liar.everyone - {3})
-    assert all("answers no more" in each for each in liar.refusals.values())
+    assert all("answers no more" in refusal for refusal in liar.refusals.values())
     assert set(liar.openings()) == {liar.everyone}
     for client, state in states.items():
         replace_client(liar, client, state)

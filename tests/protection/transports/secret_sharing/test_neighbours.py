@@ -49,7 +49,7 @@ def test_clients_that_drop_out_are_survived(step: int, pinned: bool) -> None:
     left = tuple(set(range(20)) - ({0, 7, 8, 19} if step < 3 else set()))
     assert outcome.clients == left
     np.testing.assert_allclose(outcome.mean, true_mean(left), atol=SHARING.step_size())
-    sizes = [len(each) - HEADER_BYTES for each in sent[1]]
+    sizes = [len(item) - HEADER_BYTES for item in sent[1]]
     assert sizes[0] == 64 + (96 if pinned else 0), "keys; signature and identity"
     assert sizes[1] <= 8 * 180, "a box for each that it drew"
 
@@ -113,8 +113,8 @@ def test_boxes_come_with_a_list_of_all_who_shared() -> None:
 def test_a_box_of_nobody_is_refused() -> None:
     server = GRAPH.server(INFO)
     clients: dict[int, Any] = {c: GRAPH.client(c, INFO, None, System()) for c in INFO.participants}
-    keys: Any = server.step({c: each.step(b"") for c, each in clients.items()})
-    boxes: Any = server.step({c: each.step(keys[c]) for c, each in clients.items()})
+    keys: Any = server.step({c: client.step(b"") for c, client in clients.items()})
+    boxes: Any = server.step({c: client.step(keys[c]) for c, client in clients.items()})
     sharers, table = CIRCLE.read_boxes(0, memoryview(boxes[0][HEADER_BYTES:]))
     for forged in ({**table, 0: b"own"}, {**table, 77: b"stranger"}):
         body = CIRCLE.write_boxes(sharers, forged)

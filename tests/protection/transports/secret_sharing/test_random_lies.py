@@ -95,12 +95,12 @@ class RandomLiar:
             message = rng.choice(own) if own else message
         before = len(liar.messages)
         liar.ask(client, message)
-        for each in liar.messages[before:]:
+        for item in liar.messages[before:]:
             self.count += 1
             if len(self.pool) < SEEN:
-                self.pool.append(each)
+                self.pool.append(item)
             elif (place := rng.randrange(self.count)) < SEEN:
-                self.pool[place] = each
+                self.pool[place] = item
 
     def _some(self, table: Mapping[int, bytes], rate: float) -> dict[int, bytes]:
         """The table; at the rate, entries are dropped, or hold what belongs to another."""
@@ -122,7 +122,7 @@ class RandomLiar:
         """Those that the client is due; at the rate of either step, or some missing or swapped."""
         rng, made = self.rng, liar.signatures_for(client)
         for table in (liar.early, liar.signatures):
-            made |= {peer: each for peer, each in table.items() if rng.random() < rate / 4}
+            made |= {peer: value for peer, value in table.items() if rng.random() < rate / 4}
         return self._some(made, rate)
 
     def _boxes(self, liar: Liar, client: int, rate: float) -> bytes:
@@ -134,7 +134,7 @@ class RandomLiar:
         rng = self.rng
         if not self.graphs:
             return list(who)
-        return [each for each in who if rng.random() >= rate / len(who)]
+        return [item for item in who if rng.random() >= rate / len(who)]
 
     def _survivors(self, liar: Liar, client: int, rate: float) -> bytes:
         """All who sent a vector; at the rate without some others, or just anybody."""

@@ -21,7 +21,7 @@ from trilemma.protection.transports.secret_sharing.signed_lists import (
 
 LISTS = Lists(b"d" * 16, b"model", {c: bytes([c]) * 96 for c in range(4)}, (0, 1, 2, 3), (0, 1, 2))
 WHO = Identity.pinned(range(4), System())
-PINS = {client: each.public for client, each in WHO.items()}
+PINS = {client: value.public for client, value in WHO.items()}
 
 
 def test_every_part_is_signed() -> None:
@@ -34,7 +34,7 @@ def test_every_part_is_signed() -> None:
         replace(LISTS, survivors=(0, 1, 3)),
         replace(LISTS, sharers=(0, 1, 2, 3, 0, 1, 2), survivors=()),
     ]
-    assert len({each.statement() for each in (LISTS, *others)}) == 1 + len(others)
+    assert len({item.statement() for item in (LISTS, *others)}) == 1 + len(others)
     for other in others:
         signatures = {c: WHO[c].sign(other.statement()) for c in range(3)}
         with pytest.raises(ProtocolViolation, match=r"1 clients signed .* threshold of 2"):
@@ -66,7 +66,7 @@ def test_lists_are_little_endian_words() -> None:
 
 def test_a_sample_of_signatures_must_be_true_and_all_of_them_there() -> None:
     who = Identity.pinned(range(30), System())
-    pins = {client: each.public for client, each in who.items()}
+    pins = {client: value.public for client, value in who.items()}
     lists = replace(LISTS, sharers=tuple(range(30)), survivors=tuple(range(27)))
     good = {c: who[c].sign(lists.statement()) for c in range(27)}
     lists.require_sampled(0, good, pins, 27, 5, System())
@@ -82,7 +82,7 @@ def test_a_sample_of_signatures_must_be_true_and_all_of_them_there() -> None:
 def test_a_sample_misses_false_signatures_as_often_as_it_must() -> None:
     """13 of 26 others signed something else, 3 are checked: C(13, 3) / C(26, 3) = .11 pass."""
     who = Identity.pinned(range(27), System())
-    pins = {client: each.public for client, each in who.items()}
+    pins = {client: value.public for client, value in who.items()}
     lists = replace(LISTS, sharers=tuple(range(27)), survivors=tuple(range(27)))
     good = {c: who[c].sign(lists.statement()) for c in range(27)}
     mixed = {c: good[c] if c % 2 else bytes(64) for c in good}
@@ -97,7 +97,7 @@ def test_a_sample_misses_false_signatures_as_often_as_it_must() -> None:
 
 
 def test_draws_are_secret_and_even() -> None:
-    count = Counter(each for _ in range(2000) for each in drawn([4, 5, 6, 7, 8], 2, System()))
+    count = Counter(item for _ in range(2000) for item in drawn([4, 5, 6, 7, 8], 2, System()))
     assert stats.chisquare(list(count.values())).pvalue > 1e-6
     assert sorted(drawn([4, 5], 9, System())) == [4, 5]
     assert drawn([4, 5], 0, System()) == []
@@ -112,14 +112,16 @@ def torn(n: int, t: int, helpers: int) -> bool:
     """
     everyone = range(n)
     full = frozenset(everyone)
-    lists = [frozenset(each) for size in range(t, n + 1) for each in combinations(everyone, size)]
+    lists = [
+        frozenset(group) for size in range(t, n + 1) for group in combinations(everyone, size)
+    ]
     honest = range(n - helpers)
-    choices = [[each for each in lists if client in each] for client in honest]
+    choices = [[item for item in lists if client in item] for client in honest]
     for chosen in product(*choices):
         signed = Counter(chosen)
-        revealed = [each for each in chosen if each == full or signed[each] + helpers >= t]
+        revealed = [item for item in chosen if item == full or signed[item] + helpers >= t]
         for client in honest:
-            seeds = sum(client in each for each in revealed)
+            seeds = sum(client in item for item in revealed)
             if min(seeds, len(revealed) - seeds) + helpers >= t:
                 return True
     return False

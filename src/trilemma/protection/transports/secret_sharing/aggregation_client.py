@@ -341,7 +341,7 @@ class SharingClient(ClientSession):
         session._survivors, session._shown = read_list(fields[8]), fields[9]
         session._holders, session._everyone = read_list(fields[10]), wire.unpack(fields[11])
         session._sharers = read_list(fields[12])
-        if identity is None and any(len(each) > 2 * KEY_BYTES for each in session._peers.values()):
+        if identity is None and any(len(peer) > 2 * KEY_BYTES for peer in session._peers.values()):
             raise ProtocolViolation(
                 "the stored state belongs to a session with pinned identities; name them again."
             )

@@ -177,7 +177,7 @@ class SharingServer(ServerSession):
         alive, least = set(self.survivors), self.circle.threshold
         for peer in self.sharers:
             here = [shares[holder][peer] for holder in self.holders[peer] if holder in shares]
-            secret = combine([Share.from_bytes(each) for each in here[:least]], least)
+            secret = combine([Share.from_bytes(item) for item in here[:least]], least)
             if peer in alive:
                 subtract.append(Seed(secret))
                 continue

@@ -58,8 +58,8 @@ class Identity(Sealed):
     def pinned(cls, clients: Iterable[int], entropy: System) -> dict[int, Identity]:
         """A new identity for each client, all of which have pinned each other."""
         made = {client: cls.generate(entropy) for client in clients}
-        public = {client: each.public for client, each in made.items()}
-        return {client: each.pin(public) for client, each in made.items()}
+        public = {client: value.public for client, value in made.items()}
+        return {client: value.pin(public) for client, value in made.items()}
 
     def pin(self, peers: Mapping[int, bytes]) -> Identity:
         """The same identity, with these peers."""

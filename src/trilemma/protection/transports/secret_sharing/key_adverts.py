@@ -36,7 +36,7 @@ def advertise(
 
 def named(shown: Mapping[int, bytes]) -> dict[int, bytes]:
     """The identities' keys that stand behind the signatures."""
-    return {client: each[SIGNED_BYTES:] for client, each in shown.items()}
+    return {client: value[SIGNED_BYTES:] for client, value in shown.items()}
 
 
 def check_adverts(
@@ -47,7 +47,7 @@ def check_adverts(
     Where all must `name` their identities each of these must be pinned, and no two the same: who
     sits where is settled then, though nothing but a few signatures is checked.
     """
-    if any(len(each) < ADVERT_BYTES for each in shown.values()):
+    if any(len(value) < ADVERT_BYTES for value in shown.values()):
         raise ProtocolViolation(
             f"of the keys of {len(shown)} clients some do not have {ADVERT_BYTES} bytes; leave."
         )
@@ -56,7 +56,7 @@ def check_adverts(
             f"the server shows another key for client {client} than it advertised; it would read "
             "what is sent to it, so leave."
         )
-    if len({each[:KEY_BYTES] for each in shown.values()}) < len(shown):
+    if len({value[:KEY_BYTES] for value in shown.values()}) < len(shown):
         raise ProtocolViolation("two clients advertise the same key; one is forged, so leave.")
     if identity is None or not name:
         return

@@ -49,7 +49,7 @@ class Circle:
         """The client's holders, in the order of their seats."""
         if self.graph is None:
             return self.round.participants
-        others = [each for each in self.round.participants if each != client]
+        others = [participant for participant in self.round.participants if participant != client]
         return tuple(sorted(drawn(others, self.graph.draws, entropy)))
 
     def require_holders(self, client: int, holders: tuple[int, ...], left: set[int]) -> None:

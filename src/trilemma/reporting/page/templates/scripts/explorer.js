@@ -79,7 +79,7 @@ function update(remember = true) {
     say(`${name}-value`, number(want[name]));
     sliders[name].setAttribute("aria-valuetext", number(want[name]));
   }
-  say("allowed", `The budget allows right picks in ${found.allowed[sliders.budget.value]} games.`);
+  say("allowed", `The budget allows right guesses in ${found.allowed[sliders.budget.value]} games.`);
   say("exchange", exchange(want));
   showPick(want, now);
   showTable(now);
