@@ -48,8 +48,6 @@ class AttackJob(_Keyed):
     rounds: int
     first: int
     count: int
-    equal_weights: bool = False
-    blind: bool = False
     pictures: int = 0
     recipe: Recipe | None = None
     participation: Participation = "known"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import torch
 from torch import nn
 
-from trilemma.attacks import check_task
 from trilemma.beliefs.candidate_set import distance_of
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import pooled
@@ -208,7 +207,6 @@ class Scenario:
             return
         sample = self._tried()
         check_shapes(task, sample.inputs, sample.labels)
-        check_task(task, spec, inputs, labels)
         if self.sends_statistics:
             first = self.local_training.batch
             check_statistics(

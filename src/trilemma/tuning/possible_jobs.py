@@ -94,22 +94,17 @@ def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
 
     Families share these: the first one's are certain.
     """
-    seeds, (least, greatest), (few, many) = (
-        len(plan.pricing.seeds),
-        STEP_TRAININGS,
-        FREE_TRAININGS,
-    )
+    seeds = len(plan.pricing.seeds)
+    (least, greatest), (few, many) = STEP_TRAININGS, FREE_TRAININGS
     fewest = least + few + 2 * seeds  # the federation's own may be the best of all
     most = greatest + many + 3 * seeds
     priced = _priced(plan, family.carrier, certain=True)
     return {**priced, _training(plan): Range(fewest if searches else 0, most)}
 
 
-def _priced(
-    plan: Plan, carrier: str, *, arms: int = 1, certain: bool = False
-) -> dict[Kind, Range]:
+def _priced(plan: Plan, carrier: str, *, certain: bool = False) -> dict[Kind, Range]:
     """Trainings and timed rounds, which may be spared where the budget is not kept."""
-    trained = arms * len(plan.pricing.seeds)
+    trained = len(plan.pricing.seeds)
     timed = fewest_rounds(plan.pricing.confidence)
     return {
         _training(plan): Range(trained if certain else 0, trained),

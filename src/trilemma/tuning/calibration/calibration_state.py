@@ -129,7 +129,7 @@ class Search:
                 self.points.append(Tested("", x, count, successes, stage="explore"))
                 self.observe(place, count, successes)
                 used += count
-            width = self.curve.summary.sd
+            width = self.curve.width
             least, enough, part = _SETTLED
             settled = max(least, min(enough, part * width))
             where, sd = self.curve.crossing(self.p_max)
@@ -199,14 +199,14 @@ class Search:
 
     def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
         """A test suited to the gradient of the curve, and its P(pass) at every candidate."""
-        return self.prospects(level, separation(self.curve.summary.sd))
+        return self.prospects(level, separation(self.curve.width))
 
     def surest(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
         """The test with the best chance anywhere: after a fail a floor may matter, not a gradient.
 
         None is much longer than the gradient asks for.
         """
-        closest = min(_CLOSE, separation(self.curve.summary.sd))
+        closest = min(_CLOSE, separation(self.curve.width))
         choices = [self.prospects(level, item) for item in _SEPARATIONS if item >= closest]
         return max(choices, key=lambda choice: float(choice[1].max()))
 
