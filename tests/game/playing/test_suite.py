@@ -26,7 +26,7 @@ from trilemma.scenarios.text import Reader, text
 
 
 @pytest.mark.parametrize("knows", KNOWLEDGE_LEVELS)
-def test_the_leading_attack_has_the_knowledge_itself(knows: KnowledgeLevel) -> None:
+def test_the_leading_attack_is_of_that_knowledge_itself(knows: KnowledgeLevel) -> None:
     suite = suite_of(small(), knows)
     assert get(suite.lead).knows == knows
     assert leading(small(), knows, 1) == Suite(knows, (suite.lead,))
