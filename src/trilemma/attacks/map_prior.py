@@ -133,7 +133,7 @@ def _bound(
     """What `minimise` binds: the negative log posterior of z [A, n·d] and its gradient."""
     view = units.view
     clip, training, task = view.observation.clip, view.local_training, view.task
-    shape, told = (view.records, prior.size), target_shape(view)
+    shape, one_target = (view.records, prior.size), target_shape(view)
 
     def misfit(
         numbers: torch.Tensor,
@@ -149,7 +149,7 @@ def _bound(
         targets = labels
         if task.classes is None:
             targets = shift + scale * numbers[:, view.input_spec.size :]
-            targets = targets.reshape(-1, *told)
+            targets = targets.reshape(-1, *one_target)
         explained = explained_update(
             task, weights, _inputs(numbers, view), targets, training, client_weights, clip
         )

@@ -73,11 +73,11 @@ def check_shapes(task: Task, inputs: torch.Tensor, labels: torch.Tensor) -> None
         return torch.stack([task.loss_of(at[[row]], labels[[row]]) for row in rows]).mean()
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch's, of what is told here
+        warnings.simplefilter("ignore", UserWarning)  # torch's, of what is refused here
         try:
             spread = differ(partial(task.loss_of, targets=labels), one_by_one, outputs, task.way)
         except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError):
-            return  # of which the next check tells
+            return  # the next check refuses that
     if spread:
         made, given = (
             f"[{', '.join(['n', *map(str, value.shape[1:])])}]" for value in (outputs, labels)

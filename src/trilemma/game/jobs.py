@@ -35,10 +35,10 @@ class AttackJob(_Keyed):
     """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
-    1 is one round that holds the record; `participation` secret: all rounds are attacked, by one
-    who is not told which held it. `recipe` None: the scenario's own. `pictures` of the first
-    games are kept besides, if the scenario shows records. Of a training the attacks pick after
-    fewer rounds besides. A malicious server sends `crafted` weights of a kind in attacked rounds.
+    1 is one round that holds the record; `participation` secret: all rounds are attacked, without
+    knowing which held it. `recipe` None: the scenario's own. `pictures` of the first games are
+    kept besides, if the scenario shows records. Of a training the attacks guess after fewer rounds
+    besides. A malicious server sends `crafted` weights of a kind in attacked rounds.
     """
 
     stream: str

@@ -39,14 +39,8 @@ __all__ = ["Examined", "Suited", "examine"]
 _SLOW_S: Final = 0.15  # for one update
 _TRIES: Final = 4  # the first is slow, others may be held up
 _UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
-_MOST: Final = (
-    2  # kinds of games of the leading attack, of which there are more than of all others
-)
-_OF_KINDS: Final = (
-    "dager",
-    "tableak",
-    "tokens",
-)  # nobody misses them where records are of another kind
+_MOST: Final = 2  # kinds of the leading attack's games, of which there are more than of others
+_OF_KINDS: Final = ("dager", "tableak", "tokens")  # not missed where records are of another kind
 
 
 @dataclass(frozen=True)
@@ -176,7 +170,7 @@ def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
     single = [Kind("games", (name,), 1, "plain") for name in names]
     leads = {(item.suite.lead,) for item in plans}
     led = [item for item in work if item.what == "games" and item.attacks in leads]
-    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
+    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda kind: -work[kind])
     of = {what: [item for item in work if item.what == what] for what in ("trainings", "timings")}
     return [*of["trainings"], *single, *most[:_MOST]], [*most[_MOST:], *of["timings"]]
 

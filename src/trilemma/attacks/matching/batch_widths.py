@@ -12,7 +12,7 @@ __all__ = ["filled", "widened"]
 
 
 def widened(chosen: torch.Tensor) -> torch.Tensor:
-    """Units [A] and the first of them again, up to the next width: 1 ... 8, 10, 12, 14, 16, 20 ...
+    """Units [A], filled up with the first to the next width: 1 ... 8, 10, 12, 14, 16, 20 ...
 
     >>> widened(torch.arange(9)).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]

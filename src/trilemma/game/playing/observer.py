@@ -135,8 +135,8 @@ class Observer:
             read=dict.fromkeys(range(len(games)), self.adversary),
             noise=[None] * len(games),
         )
-        each = zip(games, weights, made, read.values(), strict=True)
-        return [[self._view(*seen, round=0)] for seen in each]
+        seen = zip(games, weights, made, read.values(), strict=True)
+        return [[self._view(*given, round=0)] for given in seen]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
         scenario, rounds = self.arena.scenario, self.arena.claim.rounds
@@ -211,8 +211,8 @@ class Observer:
     ) -> dict[int, torch.Tensor]:
         """By game what the rest makes of what was read [m]: all of it less the sought record's.
 
-        `bare` is all of it, without noise. Empty where nobody subtracts the rest, or an update is
-        no sum over records.
+        `bare` is all of it, without noise. Empty where no attacker subtracts the rest, or an
+        update is no sum over records.
         """
         training, shown = sending.training, list(bare)
         adds_up = training.algorithm == "fedsgd" and training.by_record

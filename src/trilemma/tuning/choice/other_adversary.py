@@ -1,4 +1,4 @@
-"""What another adversary picks at what was chosen: measured, not tuned for."""
+"""How often another adversary guesses right at what was chosen: measured, not tuned for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BESIDE_GAMES: Final = 16
 
 
 def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]]:
-    """What another adversary picks at what was chosen; of what is proved, a malicious server."""
+    """How often another adversary guesses right; of what is proved, a malicious server."""
     if chosen is not None and chosen.certificate is not None:
         return (yield from crafted_beside(plan, chosen))
     if chosen is None or plan.setting.clients < 2:

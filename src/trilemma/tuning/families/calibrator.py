@@ -1,7 +1,7 @@
 """How a family fares: the weakest strength at which every attack passes its own test.
 
-Each attack ends a game with one guess; the claim that none picks the target record more often than
-p_max is an intersection-union test: every attack is tested at the full level, and the claim
+Each attack ends a game with one guess; the claim that none guesses the target record more often
+than p_max is an intersection-union test: every attack is tested at the full level, and the claim
 holds if all pass. Strengths are searched with the leading attack; the others are tested where it
 passes. If one of them fails, the search goes on with that one, from a stronger floor: where
 several attacks are near p_max, all of them pass together only with some room.
@@ -203,7 +203,7 @@ class Calibrator:
             tests += tested
             failed = [item.attack for item in tested if not item.passed]
             if not failed:
-                counts = yield from self._again(stream, shown, lead)
+                counts = yield from self._fresh_games(stream, shown, lead)
                 return Measured(found, tuple(tests), counts)
             lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
             if floor > family.domain[1] - _NARROW:
@@ -227,7 +227,7 @@ class Calibrator:
     def _single(self, family: Family) -> Procedure[Measured]:
         """Test the one strength there is: nothing is added to what the adversary reads.
 
-        The leading attack first: where it wins too often, nobody else need try.
+        The leading attack first: where it wins too often, no other need try.
         """
         rounds = self.rounds
         shown = family.attacked(UNPROTECTED, self.adversary)
@@ -255,10 +255,10 @@ class Calibrator:
         )
         counts = None
         if passed:
-            counts = yield from self._again(stream, shown, lead)
+            counts = yield from self._fresh_games(stream, shown, lead)
         return Measured(found, tuple(tests), counts)
 
-    def _again(self, stream: str, shown: Protection, lead: str) -> Procedure[Counts]:
+    def _fresh_games(self, stream: str, shown: Protection, lead: str) -> Procedure[Counts]:
         """Fresh games of the leading attack where every attack has passed."""
         return (yield from self.count(f"{stream}, again", shown, self.fresh, attacks=(lead,)))
 
@@ -277,7 +277,7 @@ class Calibrator:
         test = usual_test(self.p_max, level, separation)
         tests: dict[str, Tested] = {}
         most = self.part if len(attacks) > 1 else CHUNK
-        if len(attacks) > 1:  # nobody passes before, so why wait for the slowest at every look
+        if len(attacks) > 1:  # none passes before: do not wait for the slowest at every look
             parts = pieces(test.looks[: test.soonest + 1], most)
             yield from self._wins(stream, shown, parts, attacks, rounds)
         for look, units in enumerate(test.looks):

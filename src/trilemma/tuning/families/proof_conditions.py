@@ -2,7 +2,7 @@
 
 Checked here is what a scenario shows: its model and its loss. A client's optimiser is not among
 it, as `LocalTraining` has none with a memory: its steps start at the server's weights and are
-plain SGD. What only whoever deploys can keep stands in `KEPT`.
+plain SGD. What only the federation can keep stands in `KEPT`.
 """
 
 from __future__ import annotations
