@@ -88,7 +88,6 @@ SUB_RANK = {
         "proof": 5,
         "choice": 6,
         "pareto": 7,
-        "further_results": 8,
         "possible_jobs": 8,
         "unit_times": 8,
         "replication": 9,

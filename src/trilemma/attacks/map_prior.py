@@ -11,9 +11,9 @@ import torch
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.label_evidence import labels_by_evidence
 from trilemma.attacks.matching import Minima, Units, explained_update, minimise
-from trilemma.attacks.matching.batch_widths import filled, widened
 from trilemma.attacks.matching.lbfgs import StaticEvaluation
 from trilemma.attacks.matching.record_vectors import out_of_range, target_shape
+from trilemma.attacks.matching.search import filled, widened
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput

@@ -31,7 +31,25 @@ class _Keyed:
 
 
 @dataclass(frozen=True)
-class AttackJob(_Keyed):
+class _Games(_Keyed):
+    """Games first .. first + count - 1 of a stream under one protection, with some attacks."""
+
+    stream: str
+    protection: str
+    attacks: tuple[str, ...]
+    adversary: Adversary
+    rounds: int
+    first: int
+    count: int
+
+    @property
+    def games(self) -> range:
+        """The numbers of its games."""
+        return range(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True)
+class AttackJob(_Games):
     """Play games first .. first + count - 1 of a stream under one protection with some attacks.
 
     A stream is a name: games of different streams share no data, no model and no draw. `rounds`
@@ -41,22 +59,10 @@ class AttackJob(_Keyed):
     besides. A malicious server sends `crafted` weights of a kind in attacked rounds.
     """
 
-    stream: str
-    protection: str
-    attacks: tuple[str, ...]
-    adversary: Adversary
-    rounds: int
-    first: int
-    count: int
     pictures: int = 0
     recipe: Recipe | None = None
     participation: Participation = "known"
     crafted: str | None = None
-
-    @property
-    def games(self) -> range:
-        """The numbers of its games."""
-        return range(self.first, self.first + self.count)
 
     @property
     def label(self) -> str:
@@ -102,22 +108,10 @@ class CostJob(_Keyed):
 
 
 @dataclass(frozen=True)
-class BeliefJob(_Keyed):
+class BeliefJob(_Games):
     """The paper's leakage of games first .. first + count - 1, by the beliefs of some attacks."""
 
-    stream: str
-    protection: str
-    attacks: tuple[str, ...]
-    adversary: Adversary
-    rounds: int
-    first: int
-    count: int
     draws: int
-
-    @property
-    def games(self) -> range:
-        """The numbers of its games."""
-        return range(self.first, self.first + self.count)
 
     @property
     def label(self) -> str:

@@ -28,8 +28,7 @@ from trilemma.tuning.families.calibrator import CHUNK, FEW, FRESH, Calibrator, s
 from trilemma.tuning.families.family import Family, families, families_asked
 from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.families.pricing import Pricing
-from trilemma.tuning.families.proof_conditions import check_scenario
-from trilemma.tuning.families.provable import CERTIFIED
+from trilemma.tuning.families.proof_conditions import CERTIFIED, check_scenario
 from trilemma.tuning.presets import Preset
 from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation

@@ -22,11 +22,13 @@ from trilemma.tuning.choice.advice import (
     weighed,
 )
 from trilemma.tuning.choice.choose import attacked, certain, choose, controls
-from trilemma.tuning.choice.gallery_jobs import keep_gallery
+from trilemma.tuning.choice.gallery_jobs import gallery, keep_gallery
 from trilemma.tuning.choice.other_adversary import beside
-from trilemma.tuning.further_results import further_procedures
+from trilemma.tuning.choice.shown_results import leakage_by_rounds, paper_leakage
+from trilemma.tuning.pareto.family_curves import curves
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible_jobs import possible_further, possible_jobs
+from trilemma.tuning.proof.noise_sweep import trade_off
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
 
     from trilemma.execution.journal import Run
     from trilemma.execution.progress import Ticker
+    from trilemma.execution.scheduler import Procedure
     from trilemma.game.scenario import Source
     from trilemma.tuning.choice.choose import Choice
 
-__all__ = ["tune", "verdict_on"]
+__all__ = ["further_procedures", "tune", "verdict_on"]
 
 
 def tune(
@@ -104,6 +107,25 @@ def tune(
     if run is not None:
         keep_gallery(found.get("gallery"), run)
     return verdict_on(plan, choice, found, unfinished=scheduler.unfinished)
+
+
+def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
+    """By field of the verdict what is measured at the choice, and decides nothing.
+
+    By "gallery" the `pictures`, if wanted.
+    """
+    chosen, asked = choice.chosen, plan.request
+    wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    if chosen is not None and chosen.certificate is not None:
+        wanted["trade_off"] = trade_off(plan, chosen)
+    if asked.strengths and not all(map(plan.proves, plan.families)):
+        wanted["curves"] = curves(plan, choice.candidates)
+    if chosen is not None:
+        wanted["rounds"] = leakage_by_rounds(plan, chosen)
+        wanted["beliefs"] = paper_leakage(plan, chosen)
+    if pictures:
+        wanted["gallery"] = gallery(plan, chosen)
+    return wanted
 
 
 def verdict_on(

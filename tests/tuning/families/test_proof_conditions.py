@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,12 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.deployment_terms import Deployment
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.tuning.families.proof_conditions import KEPT, check_scenario
+from trilemma.tuning.families.proof_conditions import (
+    CERTIFIED,
+    KEPT,
+    certified_families,
+    check_scenario,
+)
 
 
 class Remembers(nn.Module):
@@ -72,3 +78,25 @@ def test_what_only_nodes_can_keep_is_said() -> None:
     text = " ".join(KEPT)
     for word in ("momentum", "error feedback", "retry"):
         assert word in text
+
+
+def test_families_that_can_be_proved() -> None:
+    assert certified_families(None, clients=5) == CERTIFIED
+    assert certified_families(None, clients=1) == ("randomization",)
+    assert certified_families(["randomization"], clients=5) == ("randomization",)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("compression", "without Gaussian noise"),
+        ("secret-sharing", "without Gaussian noise"),
+        ("paillier", "without Gaussian noise"),
+        ("own.module:Noise", "without Gaussian noise"),
+        ("compression+randomization", "error feedback"),
+    ],
+)
+def test_other_families_are_refused_with_a_reason(name: str, why: str) -> None:
+    sentence = rf"proved of {re.escape(name)}.*{why}.*choose from randomization"
+    with pytest.raises(InvalidInput, match=sentence):
+        certified_families(["randomization", name], clients=5)

@@ -92,7 +92,7 @@ def _estimated(
     calibrator: Calibrator, family: Family, pricing: Pricing, kappa: float
 ) -> Procedure[Candidate]:
     """What cannot be chosen for a whole training: where one round of it would meet the budget."""
-    x, counts = yield from calibrator.estimate(family, 1)
+    x, counts = yield from calibrator.estimate(family)
     won, games = counts.successes, counts.units
     candidate = _untested(
         *(family, x),

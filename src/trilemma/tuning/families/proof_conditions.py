@@ -1,4 +1,4 @@
-"""What a federation must be like for a proof to hold; each condition was needed by a proof.
+"""Which families can be proved, and what a federation must be like for a proof to hold.
 
 Checked here is what a scenario shows: its model and its loss. A client's optimiser is not among
 it, as `LocalTraining` has none with a memory: its steps start at the server's weights and are
@@ -15,12 +15,16 @@ from trilemma.errors import InvalidInput
 from trilemma.protection.transforms.randomization import Randomization
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.protection.protection import Protection
 
-__all__ = ["KEPT", "check_scenario", "unproved"]
+__all__ = ["CERTIFIED", "KEPT", "certified_families", "check_scenario", "unproved"]
 
+CERTIFIED: Final = ("randomization", "randomization+secret-sharing", "randomization+paillier")
+"""The families that can be proved: Gaussian noise on clipped updates, nothing chosen by value."""
 _NO_MEMORY: Final = (
     "Clients that remember past batches (momentum, error feedback, statistics of batches) or "
     "release anything else that depends on one: plain SGD from the server's weights is proved. "
@@ -32,6 +36,28 @@ _NO_RETRY: Final = (
 )
 KEPT: Final = (_NO_MEMORY, _NO_RETRY)
 """What no scenario shows and every node has to keep."""
+
+
+def certified_families(names: Sequence[str] | None, clients: int) -> tuple[str, ...]:
+    """The families to be proved: those named, by default all that so many clients can run."""
+    if names is None:
+        return CERTIFIED if clients > 1 else CERTIFIED[:1]
+    for name in names:
+        if name not in CERTIFIED:
+            raise InvalidInput(
+                f"nothing can be proved of {name}: {_why_not(name)}; choose from "
+                f"{', '.join(CERTIFIED)}, or tune for another attacker than anyone."
+            )
+    return tuple(names)
+
+
+def _why_not(name: str) -> str:
+    if "randomization" not in name:
+        return "without Gaussian noise one record changes what is seen for certain"
+    return (
+        "which coordinates are sent is no part of the proof, and what a client keeps back for "
+        "later (error feedback) would be a memory of records"
+    )
 
 
 def check_scenario(scenario: Scenario, *, by_record: bool) -> None:
