@@ -15,8 +15,8 @@ from trilemma.observations import Adversary
 from trilemma.tuning.families.game_counts import (
     CONTROL,
     Counts,
+    GameKey,
     GameResults,
-    Played,
     counted,
     pieces,
     recording,
@@ -51,7 +51,7 @@ def test_only_games_of_attacks_are_noted_and_none_of_the_control() -> None:
         found = yield [job, control, TrainJob("none", 0, 8)]
         return [*found, *(yield [replace(job, first=5)])]
 
-    games: set[Played] = set()
+    games: set[GameKey] = set()
     kinds = lambda jobs: [type(item).__name__ for item in jobs]  # noqa: E731
     found = answered(recording(procedure(), games), kinds)
     assert found == ["AttackJob", "AttackJob", "TrainJob", "AttackJob"]
