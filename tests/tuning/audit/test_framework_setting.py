@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from scipy.stats import ks_2samp, kstest
 from tests.cli.own_scenario import small
+from tests.protection.transforms.applying import apply
+from torch import nn
 
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.protection.transforms.omission import Omission
 from trilemma.protection.transforms.percentile import Percentile
@@ -90,6 +98,49 @@ def test_local_dp_adds_the_noise_that_flower_adds() -> None:
     assert transform == Randomization(part.deviation**2, 1.0)
 
 
+def test_a_thousand_updates_are_distributed_as_flowers_local_dp_sends_them() -> None:
+    """By Flower's own mod: what is left beside the clipped update is its noise."""
+    mod = pytest.importorskip("flwr.clientapp.mod").LocalDpMod(0.7, 0.01, 3.0, 1e-4)
+    flwr = pytest.importorskip("flwr.app")
+    part = LocalDpMod(0.7, 0.01, 3.0, 1e-4)
+    (transform,) = part.transforms(small())
+    draw, left = np.random.default_rng(0), ([], [])
+    np.random.seed(1)  # noqa: NPY002 - Flower draws from numpy's global generator
+    for number in range(1000):
+        start, update = draw.normal(size=20), draw.normal(size=20) * 10 ** draw.uniform(-2, 1)
+        clipped = update * min(1.0, 0.7 / np.linalg.norm(update))
+
+        messages = [
+            SimpleNamespace(
+                content=flwr.RecordDict({"arrays": flwr.ArrayRecord({"w": flwr.Array(arrays)})}),
+                has_error=lambda: False,
+            )
+            for arrays in (start, start + update)
+        ]
+        sent = mod(messages[0], None, lambda *_, sent=messages[1]: sent).content
+        theirs = sent["arrays"]["w"].numpy() - start
+        ours = apply(transform, torch.from_numpy(update), entropy=Seeded(number)).values.numpy()
+        for found, made in zip(left, (theirs, ours), strict=True):
+            found.extend((made - clipped) / part.deviation)
+    assert ks_2samp(*left).pvalue > 1e-4
+    for found in left:
+        assert kstest(found, "norm").pvalue > 1e-4
+
+
+def test_the_servers_noise_is_that_of_flowers_strategy() -> None:
+    strategies = pytest.importorskip("flwr.serverapp.strategy")
+    flwr = pytest.importorskip("flwr.app")
+    np.random.seed(0)  # noqa: NPY002 - Flower draws from numpy's global generator
+    own = strategies.DifferentialPrivacyServerSideFixedClipping(strategies.FedAvg(), 2.0, 0.5, 4)
+    zeros = flwr.ArrayRecord({"w": flwr.Array(np.zeros(50_000))})
+    theirs = own._add_noise_to_aggregated_arrays(zeros)["w"].numpy()
+    name = "flower.DifferentialPrivacyServerSideFixedClipping"
+    setting = Setting.parse(f"{name}:noise_multiplier=2,clipping_norm=0.5")
+    (noise,) = setting.run(small(clients=4)).trained.transforms
+    assert isinstance(noise, Randomization)
+    assert kstest(theirs / (noise.scale / 2), "norm").pvalue > 1e-4, "of a mean of four"
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_adaptive_norms_move_as_flowers_strategy_moves_them(noise: float) -> None:
     strategies = pytest.importorskip("flwr.serverapp.strategy")
@@ -155,6 +206,32 @@ def test_excluded_variables_are_those_that_nvflare_leaves_out() -> None:
         transforms = parts.transforms(small())
         dropped = [b - a for t in transforms if isinstance(t, Omission) for a, b in t.dropped]
         assert layout.size - sum(dropped) == kept
+
+
+class Scaled(nn.Linear):
+    """A layer with a scalar, as a temperature is."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.scale * super().forward(inputs)
+
+
+@pytest.mark.parametrize("name", ["SVTPrivacy", "PercentilePrivacy"])
+def test_a_scalar_that_nvflare_sends_as_it_is_is_not_taken_for_filtered(name: str) -> None:
+    scenario = replace(small(), model=Scaled())
+    with pytest.raises(InvalidInput, match="send scale as it is"):
+        Setting.parse(f"nvflare.{name}").run(scenario)
+    dxo = pytest.importorskip("nvflare.apis.dxo")
+    fl_context = pytest.importorskip("nvflare.apis.fl_context")
+    shareable = pytest.importorskip("nvflare.apis.shareable")
+    module = {"SVTPrivacy": "svt_privacy", "PercentilePrivacy": "percentile_privacy"}[name]
+    kind = getattr(importlib.import_module(f"nvflare.app_common.filters.{module}"), name)
+    given = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, {"scale": np.array(0.5), "w": np.ones(9)})
+    made = kind().process_dxo(given, shareable.Shareable(), fl_context.FLContext())
+    assert made.data["scale"] == 0.5
 
 
 def test_stronger_settings_keep_less_and_less() -> None:

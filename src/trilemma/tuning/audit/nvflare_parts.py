@@ -22,8 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["ExcludeVars", "PercentilePrivacy", "SVTPrivacy"]
 
 
+class _Filter(Part):
+    """A filter, which is pasted as in a site's privacy.json or a job's client configuration."""
+
+    def paste(self) -> str:
+        args = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given(self).items()
+        }
+        return json.dumps({"name": self.name.partition(".")[2], "args": args})
+
+
 @dataclass(frozen=True)
-class PercentilePrivacy(Part):
+class PercentilePrivacy(_Filter):
     """NVFlare's filter of the largest differences."""
 
     percentile: float = 10
@@ -56,12 +67,9 @@ class PercentilePrivacy(Part):
         )
         return (said,)
 
-    def paste(self) -> str:
-        return _as_filter(self)
-
 
 @dataclass(frozen=True)
-class SVTPrivacy(Part):
+class SVTPrivacy(_Filter):
     """NVFlare's sparse vector technique."""
 
     fraction: float = 0.1
@@ -103,12 +111,9 @@ class SVTPrivacy(Part):
         )
         return (said,)
 
-    def paste(self) -> str:
-        return _as_filter(self)
-
 
 @dataclass(frozen=True)
-class ExcludeVars(Part):
+class ExcludeVars(_Filter):
     """NVFlare's exclusion of tensors by name, or by a regular expression."""
 
     exclude_vars: str | tuple[str, ...] = ()
@@ -148,18 +153,14 @@ class ExcludeVars(Part):
             return (f"No tensor is excluded: the model's are {', '.join(names)}.",)
         return ("What is excluded is not trained by the federation either.",)
 
-    def paste(self) -> str:
-        return _as_filter(self)
-
-
-def _as_filter(part: Part) -> str:
-    """As in a site's privacy.json or a job's client configuration."""
-    args = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in given(part).items()
-    }
-    return json.dumps({"name": part.name.partition(".")[2], "args": args})
-
 
 def _steps(scenario: Scenario) -> int:
+    """How many steps NVFlare divides a difference by; raises where it would pass a tensor by."""
+    layout = scenario.task.layout
+    for name, shape in zip(layout.names, layout.shapes, strict=True):
+        if not shape:
+            raise InvalidInput(
+                f"NVFlare's filters send {name} as it is, as it has no dimension; give it one, or "
+                "audit a model without it."
+            )
     return scenario.local_training.steps
