@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -75,6 +75,22 @@ class Examined:
         """How long a command takes with so many processes, all of it or until its `answer`."""
         least, most, not_timed = (self.answers if answer else self.work)[command]
         return Left(self.once + least / workers, self.once + most / workers, not_timed)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is asked, what is attacked and what not, and CPU seconds, as plain values."""
+        plan, claim = self.plan, self.plan.claim
+        return {
+            **asdict(plan.federation),
+            "rounds": claim.rounds,
+            "knows": plan.request.knows,
+            "candidates": claim.candidates,
+            "budget": plan.request.budget,
+            "largest_success_rate": plan.p_max,
+            "families": [family.name for family in plan.families],
+            "attacks": [asdict(attack) for attack in self.attacks],
+            "left_out": [{"what": what, "why": why} for what, why in self.left_out],
+            "cpu_seconds": {name: self.seconds(name)._asdict() for name in self.work},
+        }
 
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
