@@ -91,7 +91,7 @@ def test_attacks_that_weigh_classes_are_left_out_with_the_reason() -> None:
     reason = why_not(segments(), "dlg")
     assert reason is not None
     assert "a label for each of their parts" in reason
-    with pytest.raises(InvalidInput, match="climb with knows='candidates'"):
+    with pytest.raises(InvalidInput, match="use knows='candidates'"):
         suite_of(segments(), "nothing")
 
 

@@ -85,7 +85,16 @@ def _check_records(
 
 
 def _outputs(task: Task, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-    outputs = task.outputs(weights, inputs)
+    try:
+        outputs = task.outputs(weights, inputs)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # it ran when it was tried: a model may raise anything
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise InvalidInput(
+            f"the model ran on its first records, and then no more ({first}); what it keeps from "
+            f"call to call must be a buffer (register_buffer), or be left out."
+        ) from error
     if not bool(torch.isfinite(outputs).all()):
         raise InvalidInput(
             "the model returns NaN or infinity on its own data; check its weights and the "

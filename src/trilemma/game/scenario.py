@@ -207,7 +207,8 @@ class Scenario:
         if is_checked():
             return
         sample = self._tried()
-        check_shapes(task, sample.inputs, sample.labels)
+        if not self.unlabelled:
+            check_shapes(task, sample.inputs, sample.labels)
         check_task(task, spec, inputs, labels)
         if self.sends_statistics:
             first = self.local_training.batch
