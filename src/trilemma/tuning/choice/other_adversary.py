@@ -74,6 +74,4 @@ def _crafted(plan: Plan, protection: Protection) -> Procedure[tuple[Beside, ...]
 def craftable(plan: Plan) -> bool:
     """Whether a hidden layer of the model can be made to show the records that it reads."""
     scenario = plan.scenario
-    return (
-        hidden_linear(scenario.task.model) is not None and why_not(scenario, "analytic") is None
-    )
+    return hidden_linear(scenario.task.model) is not None and why_not(scenario, "analytic") is None
