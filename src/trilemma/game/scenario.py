@@ -222,7 +222,8 @@ class Scenario:
         if is_checked():
             return
         sample, first = self._tried(), training.batch
-        check_shapes(task, sample.inputs, sample.labels)
+        if not self.unlabelled:
+            check_shapes(task, sample.inputs, sample.labels)
         if self.sends_statistics:
             check_statistics(self.as_given(), task, inputs[:first], labels[:first], training)
         check_loss(task, sample.inputs, sample.labels, training)

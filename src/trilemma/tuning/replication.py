@@ -19,7 +19,7 @@ from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import decode
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
-from trilemma.game.playing.suite import suite_of
+from trilemma.game.playing.suite import leading, suite_of
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import parts_of, require_own, require_scenario
 from trilemma.observations import Adversary
@@ -156,6 +156,7 @@ def replicate(
     wanted = {
         name: _attacked(verdict, protection, name, units)
         for knows in knowledge_levels
+        if leading(scenario, knows, 1)
         for name in suite_of(scenario, knows).attacks
         if get(name).knows in knowledge_levels
     }
