@@ -76,21 +76,37 @@ def _lists(*models: type[BaseModel]) -> Callable[[_Function], _Function]:
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        *own, _ = signature.parameters.values()
-        listed = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
-                annotation=field.annotation,
-            )
+        *own, rest = signature.parameters.values()
+        types = _types(rest.annotation)
+        fields = {
+            name: field
             for model in models
             for name, field in model.model_fields.items()
             if name not in signature.parameters
+        }
+        listed = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
+                annotation=types[name],
+            )
+            for name, field in fields.items()
         ]  # fmt: skip
         whole = signature.replace(parameters=[*own, *listed])
         function.__signature__ = whole  # type: ignore[attr-defined]
+        lines = [
+            f"- `{name}`: {types[name]} = {field.default!r}. {field.description}"
+            for name, field in fields.items()
+        ]
+        function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", *lines])
         return function
 
     return decorate
+
+
+def _types(annotation: str) -> dict[str, str]:
+    """The types of the keywords that `Unpack[...]` stands for, as they are written."""
+    keywords = globals()[annotation.removeprefix("Unpack[").removesuffix("]")]
+    return {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
 
 
 @dataclass(frozen=True)

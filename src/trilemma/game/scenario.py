@@ -24,8 +24,10 @@ from trilemma.game.differentiability import (
     is_checked,
 )
 from trilemma.game.validation import (
+    check_clients_kind,
     check_device,
     check_labels,
+    check_local_training_kind,
     check_loss_kind,
     check_mean,
     check_model_kind,
@@ -128,6 +130,8 @@ class Scenario:
         check_device(self.device)
         check_model_kind(self.model)
         check_loss_kind(self.loss)
+        check_clients_kind(self.clients)
+        check_local_training_kind(self.local_training)
         if len(self.clients) == 0:
             raise InvalidInput("a scenario needs at least one client with records.")
         records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))

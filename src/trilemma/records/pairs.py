@@ -24,6 +24,11 @@ def is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
 def pair_of(data: tuple[Any, Any], whose: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs [n, *shape] and labels [n, ...]; real numbers keep their kind, floats are single."""
     inputs, labels = tensor_of(data[0], "inputs", whose), tensor_of(data[1], "labels", whose)
+    if inputs.ndim == 1 == labels.ndim and len(inputs) == len(labels):
+        raise InvalidInput(
+            f"the inputs of {whose} have the shape {tuple(inputs.shape)}: one number a record, "
+            f"without an axis for its columns; give inputs.reshape(-1, 1)."
+        )
     if inputs.ndim < 2 or labels.ndim < 1 or len(inputs) != len(labels):
         raise InvalidInput(
             f"{whose} is given as a pair of inputs [n, ...] and labels [n], got the shapes "

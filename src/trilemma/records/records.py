@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from trilemma.errors import InvalidInput
 from trilemma.records.pairs import is_pair, pair_of, tensor_of
@@ -53,6 +54,8 @@ class Records:
             return cls._checked(*pair_of(dataset, whose), whose)
         if isinstance(dataset, tuple) and len(dataset) == 2 and _is_batch(dataset[0], dataset[1]):
             return cls._of_columns(dataset[0], dataset[1], whose)
+        if cure := _misread(dataset):
+            raise InvalidInput(f"{whose} is {cure}.")
         try:
             pairs = [dataset[index] for index in range(len(dataset))]
             firsts, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -143,6 +146,21 @@ def _is_empty(dataset: Any) -> bool:
     held = dataset[0] if is_pair(dataset) else dataset
     shape = getattr(held, "shape", None)
     return shape[:1] == (0,) if shape is not None else hasattr(held, "__len__") and not len(held)
+
+
+def _misread(data: Any) -> str:
+    """What this is and what to give in its place; "" for what may be a dataset of pairs."""
+    if isinstance(data, DataLoader):
+        return "a DataLoader, which draws its own batches; give its records, loader.dataset"
+    if isinstance(data, list | tuple) and len(data) == 2:
+        if all(hasattr(item, "shape") for item in data):
+            return "a list of two arrays; give them as a pair, (inputs, labels)"
+        sizes = [len(item) if isinstance(item, list) else 0 for item in data]
+        if sizes[0] == sizes[1] > 2:
+            return (
+                "two lists of numbers; make arrays of them, (np.array(inputs), np.array(labels))"
+            )
+    return ""
 
 
 def _is_batch(inputs: Any, labels: Any) -> bool:
