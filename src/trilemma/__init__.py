@@ -17,7 +17,9 @@ if TYPE_CHECKING:
         audit,
         audit_canaries,
         check,
+        deploy,
         estimate,
+        paper,
         pareto,
         recover,
         tune,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.updates import Layout
+
+__version__ = "0.2.0"
 
 __all__ = [
     "Adversary",
@@ -81,10 +85,12 @@ __all__ = [
     "audit_canaries",
     "bernoulli_leakage",
     "check",
+    "deploy",
     "estimate",
     "largest_success_rate",
     "leakage",
     "mechanism",
+    "paper",
     "pareto",
     "parse_protection",
     "prove",
@@ -125,10 +131,12 @@ _HOME: Final = {
     "audit_canaries": "api",
     "bernoulli_leakage": "beliefs.belief",
     "check": "api",
+    "deploy": "api",
     "estimate": "api",
     "largest_success_rate": "beliefs.belief",
     "leakage": "beliefs.belief",
     "mechanism": "paper.mechanisms",
+    "paper": "api",
     "pareto": "api",
     "parse_protection": "protection.specs",
     "prove": "accounting.guarantee",
@@ -139,10 +147,6 @@ _HOME: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("trilemma")
     if name not in _HOME:
         raise AttributeError(f"module 'trilemma' has no attribute {name!r}")
     return getattr(import_module(f"trilemma.{_HOME[name]}"), name)
