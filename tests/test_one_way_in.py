@@ -19,7 +19,7 @@ from tests.tuning.simulating import Simulated, simulate
 import trilemma
 from trilemma import api
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.paper.profile_files import ProfileFile
+from trilemma.paper_framework.profile_files import ProfileFile
 from trilemma.settings import Federated, FederatedSettings, RequestSettings
 from trilemma.tuning.request import Request
 

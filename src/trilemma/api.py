@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from trilemma.execution.journal import Run
     from trilemma.game.recovering.recovery_setup import Recovered
     from trilemma.game.scenario import Scenario, Source
-    from trilemma.paper.constants_of_federation import Estimated
-    from trilemma.paper.paper_result import Paper
+    from trilemma.paper_framework.constants_of_federation import Estimated
+    from trilemma.paper_framework.paper_result import Paper
     from trilemma.protection.protection import Protection
     from trilemma.records.records import Records
     from trilemma.tuning.attack_rates import Ratings
@@ -372,7 +372,9 @@ def paper(
         federation = _Federation.of(scenario, settings)
         ticker.say(f"reading {federation.label}")
         from trilemma.beliefs.recovery import Criterion
-        from trilemma.paper.algorithm import run_paper  # imports torch, which takes seconds
+        from trilemma.paper_framework.algorithm import (
+            run_paper,  # imports torch, which takes seconds
+        )
 
         criterion = Criterion.parse(success) if success else None
         source = federation.source()
@@ -551,7 +553,7 @@ def estimate(
     _say("estimate", federation, quiet=quiet)
     from trilemma.execution.run_files import write_json
     from trilemma.game.recovering.recovery_setup import Prepared
-    from trilemma.paper.constants_of_federation import estimate as measured
+    from trilemma.paper_framework.constants_of_federation import estimate as measured
 
     prepared = Prepared.of(
         federation.source(),
@@ -571,8 +573,8 @@ def estimate(
         if run is not None:
             write_json(run.folder / "estimate.json", found.as_json())
         if profile is not None:
-            from trilemma.paper.profile_files import ProfileFile
-            from trilemma.paper.profiling import client_profiles
+            from trilemma.paper_framework.profile_files import ProfileFile
+            from trilemma.paper_framework.profiling import client_profiles
 
             profiles = client_profiles(prepared.scenario, seed=seed)
             ProfileFile(found.constants.by_datum.constants, profiles).save(Path(profile))

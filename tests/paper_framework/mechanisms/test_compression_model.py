@@ -10,13 +10,13 @@ import pytest
 from mpmath import mpf
 
 from trilemma.errors import InvalidInput
-from trilemma.paper.mechanisms import mechanism
-from trilemma.paper.mechanisms.base import Strength
-from trilemma.paper.mechanisms.compression_model import (
+from trilemma.paper_framework.mechanisms import mechanism
+from trilemma.paper_framework.mechanisms.base import Strength
+from trilemma.paper_framework.mechanisms.compression_model import (
     per_coordinate_distortion,
     rescaled_distortion,
 )
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.profile import Profile
 
 
 def test_per_coordinate_keep_probabilities() -> None:

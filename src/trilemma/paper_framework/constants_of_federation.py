@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.game.recovering.fisher import predict
 from trilemma.game.recovering.units import Measurement, observe_units
-from trilemma.paper.algorithm import estimated
+from trilemma.paper_framework.algorithm import estimated
 
 if TYPE_CHECKING:
     from trilemma.game.recovering.recovery_setup import Prepared
-    from trilemma.paper.constants_from_counts import EstimatedConstants
+    from trilemma.paper_framework.constants_from_counts import EstimatedConstants
 
 __all__ = ["Estimated", "estimate"]
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from trilemma.paper.mechanisms import mechanism
-from trilemma.paper.mechanisms.base import Strength, strength_for
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.mechanisms import mechanism
+from trilemma.paper_framework.mechanisms.base import Strength, strength_for
+from trilemma.paper_framework.profile import Profile
 
 
 def test_clients_with_different_boxes_by_brute_force() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from trilemma.paper.mechanisms.base import BoxModel, Form, Strength
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.mechanisms.base import BoxModel, Form, Strength
+from trilemma.paper_framework.profile import Profile
 from trilemma.protection.parameter import Parameter
 
 __all__ = ["SecretSharingModel"]

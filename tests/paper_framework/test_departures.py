@@ -29,13 +29,13 @@ from trilemma.accounting.sampled_training import Training
 from trilemma.beliefs.belief import bernoulli_leakage, leakage
 from trilemma.beliefs.gaussians import isotropic_tv
 from trilemma.errors import InvalidInput
-from trilemma.paper import surrogate_bounds
-from trilemma.paper.mechanisms import MECHANISMS, mechanism
-from trilemma.paper.mechanisms.base import Form, Strength
-from trilemma.paper.mechanisms.compression_model import rescaled_distortion
-from trilemma.paper.profile import Profile
-from trilemma.paper.solving import Solution, solve
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework import surrogate_bounds
+from trilemma.paper_framework.mechanisms import MECHANISMS, mechanism
+from trilemma.paper_framework.mechanisms.base import Form, Strength
+from trilemma.paper_framework.mechanisms.compression_model import rescaled_distortion
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.solving import Solution, solve
+from trilemma.paper_framework.surrogate_bounds import Constants
 from trilemma.tuning.problem import Problem
 
 Floats = NDArray[np.float64]

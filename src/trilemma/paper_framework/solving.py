@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trilemma.paper.mechanisms.base import (
+from trilemma.paper_framework.mechanisms.base import (
     Form,
     MechanismModel,
     ParameterValue,
@@ -18,8 +18,8 @@ from trilemma.paper.mechanisms.base import (
     mean_distortion,
     strength_for,
 )
-from trilemma.paper.profile import Profile
-from trilemma.paper.surrogate_bounds import Constants, Regime
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.surrogate_bounds import Constants, Regime
 from trilemma.protection.parameter import Parameter
 from trilemma.tuning.problem import Problem
 
@@ -130,7 +130,7 @@ def solve(
 ) -> Solution:
     """Algorithm 1 for one mechanism, with known C₁ and C₂; `profiles` has one entry a client.
 
-    >>> from trilemma.paper.mechanisms import mechanism
+    >>> from trilemma.paper_framework.mechanisms import mechanism
     >>> solution = solve(
     ...     mechanism("compression"), Constants(0.9, 100.0), Problem(0.3), [Profile(2410)]
     ... )

@@ -10,7 +10,7 @@ from tests.game.test_costs import FEDSGD
 from torch.nn.functional import cross_entropy
 
 from trilemma.game.prepared_models import fresh_weights
-from trilemma.paper.profiling import client_profiles
+from trilemma.paper_framework.profiling import client_profiles
 
 
 def test_the_profiles_are_those_of_fresh_updates() -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trilemma.game.estimates import Estimate
-from trilemma.paper.constants_from_counts import EstimatedConstants
-from trilemma.paper.solving import Optimum
+from trilemma.paper_framework.constants_from_counts import EstimatedConstants
+from trilemma.paper_framework.solving import Optimum
 from trilemma.tuning.results.documents import Kept, Shares
 
 __all__ = ["Curve", "Measured", "Modelled", "Paper", "Row"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from trilemma.errors import UnknownName
-from trilemma.paper.mechanisms.base import MechanismModel
-from trilemma.paper.mechanisms.compression_model import CompressionModel
-from trilemma.paper.mechanisms.paillier_model import PaillierModel
-from trilemma.paper.mechanisms.randomization_model import RandomizationModel
-from trilemma.paper.mechanisms.secret_sharing_model import SecretSharingModel
+from trilemma.paper_framework.mechanisms.base import MechanismModel
+from trilemma.paper_framework.mechanisms.compression_model import CompressionModel
+from trilemma.paper_framework.mechanisms.paillier_model import PaillierModel
+from trilemma.paper_framework.mechanisms.randomization_model import RandomizationModel
+from trilemma.paper_framework.mechanisms.secret_sharing_model import SecretSharingModel
 
 __all__ = ["MECHANISMS", "mechanism"]
 

@@ -15,7 +15,7 @@ from trilemma.game.recipe_scenarios import own_recipe
 from trilemma.game.recovering.recoveries import attack_units
 from trilemma.game.recovering.recovery_rates import Rates
 from trilemma.game.recovering.units import Measurement
-from trilemma.paper.paper_result import Measured
+from trilemma.paper_framework.paper_result import Measured
 from trilemma.protection.protection import Protection
 
 if TYPE_CHECKING:

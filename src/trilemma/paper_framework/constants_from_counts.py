@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from trilemma.beliefs.belief import leakage, system_leakage
-from trilemma.paper.surrogate_bounds import Constants, chernoff_error, chernoff_sample_size, log_c2
+from trilemma.paper_framework.surrogate_bounds import (
+    Constants,
+    chernoff_error,
+    chernoff_sample_size,
+    log_c2,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

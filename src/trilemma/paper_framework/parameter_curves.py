@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from trilemma.errors import InvalidInput
-from trilemma.paper.mechanisms.base import Strength, mean_distortion
-from trilemma.paper.paper_result import Curve, Measured, Modelled
+from trilemma.paper_framework.mechanisms.base import Strength, mean_distortion
+from trilemma.paper_framework.paper_result import Curve, Measured, Modelled
 from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.bounded import BoundedMask
 from trilemma.protection.transforms.compression import Compression
@@ -18,10 +18,10 @@ from trilemma.protection.transforms.randomization import Randomization
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
-    from trilemma.paper.measured_effects import JobRunner
-    from trilemma.paper.mechanisms.base import MechanismModel, ParameterValue
-    from trilemma.paper.profile import Profile
-    from trilemma.paper.surrogate_bounds import Constants
+    from trilemma.paper_framework.measured_effects import JobRunner
+    from trilemma.paper_framework.mechanisms.base import MechanismModel, ParameterValue
+    from trilemma.paper_framework.profile import Profile
+    from trilemma.paper_framework.surrogate_bounds import Constants
 
 __all__ = ["curve", "on_axis", "runnable"]
 

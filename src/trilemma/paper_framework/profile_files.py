@@ -14,8 +14,8 @@ import numpy as np
 
 from trilemma.errors import InvalidInput, TrilemmaError
 from trilemma.execution.run_files import write_bytes
-from trilemma.paper.profile import Profile
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.surrogate_bounds import Constants
 
 __all__ = ["ProfileFile"]
 

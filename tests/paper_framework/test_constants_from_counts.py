@@ -13,9 +13,9 @@ from trilemma.beliefs.blind_guess import BlindGuess
 from trilemma.game.recovering.criterion import choose_criterion
 from trilemma.game.recovering.recoveries import Outcomes, measure
 from trilemma.game.recovering.units import Measurement, draw_unit
-from trilemma.paper.algorithm import estimated
-from trilemma.paper.constants_from_counts import constants_of
-from trilemma.paper.surrogate_bounds import chernoff_failure
+from trilemma.paper_framework.algorithm import estimated
+from trilemma.paper_framework.constants_from_counts import constants_of
+from trilemma.paper_framework.surrogate_bounds import chernoff_failure
 
 BLIND = BlindGuess(20.0, "mean", 4, 499, 0.004, 0.05, 0.95)
 KAPPA = 4.5 / 500

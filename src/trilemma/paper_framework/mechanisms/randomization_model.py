@@ -9,8 +9,8 @@ import numpy as np
 
 from trilemma.beliefs.gaussians import isotropic_tv, large_m_tv, large_m_tv_inverse, upper_tv
 from trilemma.errors import InvalidInput
-from trilemma.paper.mechanisms.base import Form, MechanismModel, ParameterValue, Strength
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.mechanisms.base import Form, MechanismModel, ParameterValue, Strength
+from trilemma.paper_framework.profile import Profile
 from trilemma.protection.parameter import Parameter
 
 __all__ = ["RandomizationModel"]

@@ -19,14 +19,14 @@ from trilemma.errors import InvalidInput
 from trilemma.game.recovering.criterion import choose_criterion
 from trilemma.game.recovering.recoveries import attack_units
 from trilemma.game.recovering.units import Measurement
-from trilemma.paper.constants_from_counts import EstimatedConstants, constants_of
-from trilemma.paper.measured_effects import JobRunner
-from trilemma.paper.mechanisms import MECHANISMS
-from trilemma.paper.mechanisms.base import Form, MechanismModel
-from trilemma.paper.paper_result import Paper, Row
-from trilemma.paper.parameter_curves import curve, on_axis, runnable
-from trilemma.paper.profiling import client_profiles
-from trilemma.paper.solving import Solution, solve
+from trilemma.paper_framework.constants_from_counts import EstimatedConstants, constants_of
+from trilemma.paper_framework.measured_effects import JobRunner
+from trilemma.paper_framework.mechanisms import MECHANISMS
+from trilemma.paper_framework.mechanisms.base import Form, MechanismModel
+from trilemma.paper_framework.paper_result import Paper, Row
+from trilemma.paper_framework.parameter_curves import curve, on_axis, runnable
+from trilemma.paper_framework.profiling import client_profiles
+from trilemma.paper_framework.solving import Solution, solve
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trilemma.game.recovering.criterion import Guess
     from trilemma.game.recovering.recoveries import Outcomes
     from trilemma.game.scenario import Scenario
-    from trilemma.paper.profile import Profile
+    from trilemma.paper_framework.profile import Profile
 
 __all__ = ["ATTEMPTS", "FORMS", "MODELS", "Asked", "estimated", "run_paper"]
 

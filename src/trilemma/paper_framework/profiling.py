@@ -9,7 +9,7 @@ import numpy as np
 from trilemma.entropy import Seeded
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.learning import client_update, draw_rows
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.profile import Profile
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario

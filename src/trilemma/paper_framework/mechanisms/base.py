@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trilemma.paper.profile import Profile, same_size
+from trilemma.paper_framework.profile import Profile, same_size
 from trilemma.protection.parameter import Parameter
 from trilemma.quantities import between
 

@@ -12,10 +12,10 @@ import pytest
 from mpmath import mpf
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.paper.mechanisms import MECHANISMS, mechanism
-from trilemma.paper.mechanisms.base import Form, Strength, mean_distortion, strength_for
-from trilemma.paper.profile import Profile
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework.mechanisms import MECHANISMS, mechanism
+from trilemma.paper_framework.mechanisms.base import Form, Strength, mean_distortion, strength_for
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.surrogate_bounds import Constants
 
 TOLERANCE = 1e-9
 FORMS: tuple[Form, ...] = ("printed", "corrected", "tight")

@@ -14,11 +14,11 @@ from trilemma.game.recovering.units import Measurement, draw_unit
 from trilemma.game.scenario import Scenario
 from trilemma.learning import client_update
 from trilemma.observations import Observation
-from trilemma.paper.algorithm import estimated
-from trilemma.paper.mechanisms import MECHANISMS
-from trilemma.paper.mechanisms.base import Form
-from trilemma.paper.profiling import client_profiles
-from trilemma.paper.solving import Solution, solve
+from trilemma.paper_framework.algorithm import estimated
+from trilemma.paper_framework.mechanisms import MECHANISMS
+from trilemma.paper_framework.mechanisms.base import Form
+from trilemma.paper_framework.profiling import client_profiles
+from trilemma.paper_framework.solving import Solution, solve
 from trilemma.protection.specs import parse_protection
 from trilemma.scenarios import load_scenario
 from trilemma.tuning.attack_rates import rate

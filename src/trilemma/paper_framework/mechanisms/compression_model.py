@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from trilemma.errors import InvalidInput
-from trilemma.paper.mechanisms.base import BoxModel, Form, ParameterValue, Strength
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.mechanisms.base import BoxModel, Form, ParameterValue, Strength
+from trilemma.paper_framework.profile import Profile
 from trilemma.protection.parameter import Parameter
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.paper.mechanisms import mechanism
-from trilemma.paper.mechanisms.base import Strength
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.mechanisms import mechanism
+from trilemma.paper_framework.mechanisms.base import Strength
+from trilemma.paper_framework.profile import Profile
 
 
 def test_the_optimum_is_a_modulus_of_about_the_root_of_two_deltas() -> None:

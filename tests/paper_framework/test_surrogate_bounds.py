@@ -10,7 +10,7 @@ import pytest
 
 from trilemma.beliefs.intervals import Interval
 from trilemma.errors import InvalidInput
-from trilemma.paper.surrogate_bounds import (
+from trilemma.paper_framework.surrogate_bounds import (
     Constants,
     Regime,
     chernoff_failure,

@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from trilemma.paper.mechanisms import MECHANISMS, mechanism
-from trilemma.paper.mechanisms.base import Form
-from trilemma.paper.profile import Profile
-from trilemma.paper.solving import solve
-from trilemma.paper.surrogate_bounds import Constants, Regime
+from trilemma.paper_framework.mechanisms import MECHANISMS, mechanism
+from trilemma.paper_framework.mechanisms.base import Form
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.solving import solve
+from trilemma.paper_framework.surrogate_bounds import Constants, Regime
 from trilemma.tuning.problem import Problem
 
 PROFILE = Profile(2410, delta=0.5, sigma=0.05)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trilemma.errors import InvalidInput
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.profile import Profile
 
 
 def test_a_profile_of_observed_updates() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from trilemma.paper.mechanisms import mechanism
-from trilemma.paper.profile import Profile
+from trilemma.paper_framework.mechanisms import mechanism
+from trilemma.paper_framework.profile import Profile
 
 TOLERANCE = 1e-9
 
