@@ -23,8 +23,10 @@ from trilemma.game.differentiability import (
     is_checked,
 )
 from trilemma.game.validation import (
+    check_clients_kind,
     check_device,
     check_labels,
+    check_local_training_kind,
     check_loss_kind,
     check_mean,
     check_model_kind,
@@ -127,6 +129,8 @@ class Scenario:
         check_device(self.device)
         check_model_kind(self.model)
         check_loss_kind(self.loss)
+        check_clients_kind(self.clients)
+        check_local_training_kind(self.local_training)
         self._read_records()
         self._check_rounds()
         some = tried(self.records[0], (*self.records[1:], self.test_records, self.public_records))
