@@ -33,6 +33,7 @@ __all__ = [
     "check_bandwidth",
     "compare",
     "fewest_rounds",
+    "in_points",
     "lost_accuracy",
     "median_estimate",
     "paired_estimate",
@@ -143,13 +144,13 @@ def compare(
         costs,
         unprotected_metric=round(costs.unprotected_metric, 2),
         protected_metric=costs.protected_metric if noisy else round(costs.protected_metric, 2),
-        utility_loss=_in_points(costs.utility_loss),
+        utility_loss=in_points(costs.utility_loss),
         best_unprotected_metric=(
             None
             if costs.best_unprotected_metric is None
             else round(costs.best_unprotected_metric, 2)
         ),
-        client_utility_loss=tuple(map(_in_points, costs.client_utility_loss)),
+        client_utility_loss=tuple(map(in_points, costs.client_utility_loss)),
     )
 
 
@@ -171,7 +172,7 @@ def lost_accuracy(
     if not all(_is_accuracy(history.scores) for history in unprotected):
         return without, within, lost
     within = within if _is_noisy(protection) else round(within, 2)
-    return round(without, 2), within, _in_points(lost)
+    return round(without, 2), within, in_points(lost)
 
 
 def _is_noisy(protection: str) -> bool:
@@ -184,7 +185,7 @@ def _is_accuracy(scores: torch.Tensor | None) -> bool:
     return scores is not None and bool(np.isin(scores.numpy(), (0.0, 1.0)).all())
 
 
-def _in_points(share: Estimate) -> Estimate:
+def in_points(share: Estimate) -> Estimate:
     """The estimate in whole hundredths, its interval widened to such."""
     return Estimate(
         round(share.value, 2), math.floor(share.low * 100) / 100, math.ceil(share.high * 100) / 100
