@@ -148,7 +148,7 @@ def test_a_verdict_is_attacked_as_a_value_and_as_a_file(tmp_path: Path) -> None:
 def test_attacks_of_one_round_as_a_value_and_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.attack_rates.Bench", Simulated)
+    monkeypatch.setattr("trilemma.tuning.attack_rates.JobRunner", Simulated)
     asked: dict[str, Any] = {"attacks": ["analytic"], "units": 4, "quiet": True}
     found = trilemma.attack(shown, protection="randomization:variance=10", out=tmp_path, **asked)
     assert [item.attack for item in found.rated] == ["analytic"]

@@ -301,7 +301,7 @@ def test_what_a_run_holds_is_not_measured_again(
     def nothing(*_: object) -> None:
         pytest.fail("a task was done again")
 
-    monkeypatch.setattr("trilemma.tuning.plan.Bench", partial(_Idle, nothing))
+    monkeypatch.setattr("trilemma.tuning.plan.JobRunner", partial(_Idle, nothing))
     assert once() == first
 
 

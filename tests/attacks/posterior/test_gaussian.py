@@ -147,7 +147,7 @@ def test_what_the_rung_needs_is_asked_for() -> None:
     few = small_records(3, Seeded(0))
     longer = small_records(9, Seeded(0))
     for changes, words in (
-        ({"line_up": None}, "needs a candidate set"),
+        ({"candidate_set": None}, "needs a candidate set"),
         ({"public": None}, "a population or public records"),
         ({"public": few}, "cannot be fitted on 3 records"),
     ):

@@ -136,7 +136,7 @@ def test_the_budget_is_kept_and_hardly_more(participation: str, settings: dict[s
     assert budget - 3e-4 < found <= budget
     assert made.training.participation == participation
     assert made.training.records_of_person == settings.get("person", 1)
-    if "line_up" in settings:
+    if "candidates" in settings:
         assert at == 50
         direct = leakage_bound(made.training, 50, remainder=made.remainder)
         assert found == direct
