@@ -18,9 +18,11 @@ if TYPE_CHECKING:
         audit_canaries,
         check,
         estimate,
+        evidence,
         pareto,
         recover,
         tune,
+        verify,
     )
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.entropy import Seeded, System
@@ -82,6 +84,7 @@ __all__ = [
     "bernoulli_leakage",
     "check",
     "estimate",
+    "evidence",
     "largest_success_rate",
     "leakage",
     "mechanism",
@@ -91,6 +94,7 @@ __all__ = [
     "recover",
     "solve",
     "tune",
+    "verify",
 ]
 
 _HOME: Final = {
@@ -126,6 +130,7 @@ _HOME: Final = {
     "bernoulli_leakage": "beliefs.belief",
     "check": "api",
     "estimate": "api",
+    "evidence": "api",
     "largest_success_rate": "beliefs.belief",
     "leakage": "beliefs.belief",
     "mechanism": "paper.mechanisms",
@@ -135,6 +140,7 @@ _HOME: Final = {
     "recover": "api",
     "solve": "paper.solving",
     "tune": "api",
+    "verify": "api",
 }
 
 

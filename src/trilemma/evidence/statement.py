@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from trilemma.evidence.manifest import Signer
 from trilemma.federation.deployment_terms import Deployment
 from trilemma.game.estimates import Estimate
 from trilemma.game.playing.claims import Participation
@@ -17,7 +18,7 @@ from trilemma.tuning.results.candidate import Basis
 from trilemma.tuning.results.documents import Kept, Share, Shares
 
 __all__ = [
-    "Accuracy", "Again", "Claimed", "Data", "Knowledge", "Played", "Privacy", "Rounds", "Signer",
+    "Accuracy", "Again", "Claimed", "Data", "Knowledge", "Played", "Privacy", "Rounds",
     "Statement", "Status", "SuccessRate", "ThreatModel", "Unit", "WorstClient",
 ]  # fmt: skip
 
@@ -153,14 +154,6 @@ class Again:
 
     events: tuple[str, ...]
     by: str | None
-
-
-@dataclass(frozen=True)
-class Signer:
-    """Who signed the manifest: a name as the signer gave it, and the 32 bytes of the key."""
-
-    name: str
-    ed25519: str
 
 
 @dataclass(frozen=True)

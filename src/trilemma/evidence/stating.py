@@ -16,7 +16,6 @@ from trilemma.evidence.statement import (
     Played,
     Privacy,
     Rounds,
-    Signer,
     Statement,
     Status,
     SuccessRate,
@@ -41,6 +40,7 @@ from trilemma.reporting.words.trade_off_text import ATTACKERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trilemma.evidence.manifest import Signer
     from trilemma.tuning.results.candidate import Candidate
     from trilemma.tuning.results.certificate import Certificate
     from trilemma.tuning.results.verdict import Verdict
