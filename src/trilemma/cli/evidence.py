@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trilemma import api
+from trilemma.cli.configuration import TrustOption
 
 __all__ = ["evidence"]
 
@@ -26,6 +27,7 @@ def evidence(
         Path | None, typer.Option(help="The key that signs: trilemma keys new --sign.")
     ] = None,
     name: Annotated[str, typer.Option(help="Who signs, as others know you.")] = "",
+    trust: TrustOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write what an evaluator needs: verdict, page, PDF, statement and manifest, signed.
@@ -35,8 +37,10 @@ def evidence(
     Example: trilemma evidence runs/first --out evidence.zip --sign signer.pem
     """
     from trilemma.errors import printable
+    from trilemma.naming import only_named
 
-    made = api.evidence(run, out=out, sign=sign, name=name)
+    with only_named(trust=trust):
+        made = api.evidence(run, out=out, sign=sign, name=name)
     if as_json:
         print(json.dumps(made.as_json(), allow_nan=False, indent=2))
         return

@@ -139,13 +139,17 @@ class Played:
 
 @dataclass(frozen=True)
 class Data:
-    """Whose records: counts, and a hash under a key that stays in the run folder."""
+    """Whose records: counts, and HMAC-SHA256 of them all under a key that stays in the run folder.
+
+    Whoever holds that folder and the data confirms it: there the command in `reproduce` goes on
+    with the same data and code alone.
+    """
 
     scenario: str
     clients: int
     records: int
+    records_per_update: int
     keyed_hash: str
-    sentence: str
 
 
 @dataclass(frozen=True)

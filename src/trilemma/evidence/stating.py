@@ -24,17 +24,9 @@ from trilemma.evidence.statement import (
     WorstClient,
 )
 from trilemma.observations import Adversary
+from trilemma.reporting.words import numbers as words
 from trilemma.reporting.words.answer import final_tests, verdict_metric
 from trilemma.reporting.words.knowledge_text import KNOWS
-from trilemma.reporting.words.numbers import (
-    at_most,
-    count,
-    hundred,
-    interval,
-    listed,
-    metric,
-    number,
-)
 from trilemma.reporting.words.trade_off_text import ATTACKERS
 
 if TYPE_CHECKING:
@@ -52,34 +44,38 @@ _FALSE_POSITIVES: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99,
 )  # fmt: skip
 _READS: Final = {
-    "messages": "every client's update by itself",
+    "messages": "each client's update by itself",
     "sum": "the sum of each round's updates",
     "nothing": "ciphertexts, without the key",
 }
-_KEY: Final = (
-    "It rests on a key that the attacker does not hold and on a cryptographic assumption: nothing "
-    "was proved of it here, and no game was played."
-)
-_NOTHING: Final = "No protection was shown to keep the budget, so that nothing is claimed."
+_KEY: Final = "It rests on a key and a cryptographic assumption: no proof of ours, and no game."
 _NEVER_MEASURED: Final = (
     "Whether what is deployed does what was evaluated: `trilemma deploy --check` compares them.",
-    "Faults of its code: `trilemma canaries` looks for some in a training.",
+    "Faults of the code that runs: `trilemma canaries` looks for some in a training.",
     "How long clients take to answer, and what networks, logs and backups show.",
     "What the model's answers do to people who use it, and what it says of a whole group.",
     "The user's code of model, loss and data: its keyed hash stays in the run folder.",
 )
+_EVENTS: Final = (
+    "When a field of `deployment` changes: model, local training, clients, cohort, threshold.",
+    "When the records change, or a person has more of them than `unit_of_privacy` says.",
+    "When a fault of the code that `code` names is published.",
+)
+_BETTER: Final = "When a better attack is published: what was tested holds for those that played."
 
 
 def state(verdict: Verdict, text: bytes, day: date, signer: Signer | None) -> Statement:
     """The statement of a verdict whose file is `text`, made on a day by a signer."""
-    chosen = verdict.choice
+    chosen, there = verdict.choice, verdict.federation
     proof = None if chosen is None else chosen.certificate
-    status: Status = "tested"
+    status: Status = "not covered"
     if proof is not None:
         status = "proved"
-    elif chosen is None or chosen.basis == "cryptographic":
-        status = "not covered"
-    there = verdict.federation
+    elif chosen is not None and chosen.basis == "measured":
+        status = "tested"
+    more = f"Before a record takes part in more than {verdict.deployment.rounds:,} rounds in all."
+    better = () if proof else (_BETTER,)
+    year = f"{day.year + 1}-{day.month:02}-{min(day.day, 28):02}"
     return Statement(
         answer=verdict.headline if chosen else f"{verdict.statement} {verdict.advice}".strip(),
         protection=None if verdict.protection is None else verdict.protection.describe(),
@@ -88,30 +84,25 @@ def state(verdict: Verdict, text: bytes, day: date, signer: Signer | None) -> St
         unit_of_privacy=_unit(proof, status),
         rounds_and_sampling=_rounds(verdict, proof, status),
         knowledge_granted=_knowledge(verdict, proof, status),
-        success_rate=_success_rate(verdict, chosen, status),
-        worst_client=_worst_client(chosen, status),
+        success_rate=_success_rate(verdict, chosen),
+        worst_client=_worst_client(chosen),
         differential_privacy=_privacy(proof),
         released_statistics=_released(verdict, proof, status),
         accuracy=_accuracy(verdict, chosen),
         games=tuple(_games(verdict, chosen)),
-        limits=tuple(Claimed("not covered", sentence) for sentence in verdict.limits),
+        limits=tuple(Claimed("not covered", each) for each in verdict.limits),
         not_measured=tuple(
-            Claimed("not covered", sentence) for sentence in _not_measured(verdict, chosen)
+            Claimed("not covered", each) for each in _not_measured(verdict, chosen, proof)
         ),
         deployment=verdict.deployment,
         data=Data(
-            there.scenario,
-            there.clients,
-            there.records,
-            there.data_hash,
-            "HMAC-SHA256 of all records. Whoever holds the run folder, with its key, and the data "
-            "confirms it: the command in `reproduce` resumes there with the same data alone.",
+            there.scenario, there.clients, there.records, there.records_per_update, there.data_hash
         ),
         code=verdict.versions,
         verdict_sha256=hashlib.sha256(text).hexdigest(),
         reproduce=verdict.reproduce,
         date=day.isoformat(),
-        evaluate_again=_again(verdict, status, day),
+        evaluate_again=Again((more, *_EVENTS, *better), None if proof else year),
         signed_by=signer,
     )
 
@@ -120,21 +111,17 @@ def _threat_model(verdict: Verdict, status: Status) -> ThreatModel:
     asked, helpers = verdict.request, verdict.deployment.helpers
     server, proved = asked.adversary is Adversary.SERVER, status == "proved"
     if not server:
-        who, behaves = "A client", ""
+        who, behaves = "A client that", ""
     elif proved:
-        who, behaves = "Anyone", ", whatever models the server sends"
+        who, behaves = "Anyone who", ", whatever models the server sends"
+    elif asked.server == "malicious":
+        who, behaves = "A malicious server that", " and crafts the models that it sends"
     else:
-        who = f"A {asked.server} server"
-        crafts = (
-            "crafts the models that it sends"
-            if asked.server == "malicious"
-            else "keeps to the protocol"
-        )
-        behaves = f", which {crafts}"
-    helped = f", helped by at most {count(helpers, 'client')}" if helpers else ""
+        who, behaves = "A curious server that", " and keeps to the protocol"
+    helped = f", helped by at most {words.count(helpers, 'client')}" if helpers else ""
     return ThreatModel(
-        status=status,
-        sentence=f"{who} who reads {_read(verdict)}{helped}{behaves}.",
+        status,
+        f"{who} reads {_read(verdict)}{helped}{behaves}.",
         adversary="server" if server else "client",
         server="malicious" if proved else asked.server,
         reads=_reads(verdict),
@@ -149,96 +136,91 @@ def _reads(verdict: Verdict) -> Literal["messages", "sum", "nothing"]:
 
 def _read(verdict: Verdict) -> str:
     if verdict.request.adversary is Adversary.CLIENT:
-        return "the mean of each round alone"
+        return "the mean of each round's updates"
     return _READS[_reads(verdict)]
 
 
 def _unit(proof: Certificate | None, status: Status) -> Unit:
-    level = "record" if proof is None else proof.level
+    if proof is not None and proof.level == "client":
+        return Unit(status, "One client, with all its records.", "client", proof.person)
     person = 1 if proof is None else proof.person
-    what = "One record that the training uses"
-    if level == "client":
-        what = "One client with all its records"
-    elif person > 1:
-        what = f"Up to {person} records of one person, which the training uses"
-    return Unit(status, f"{what}.", level, person)
+    what = "One record" if person == 1 else f"Up to {person} records of one person"
+    return Unit(status, f"{what}, used by the training.", "record", person)
 
 
 def _rounds(verdict: Verdict, proof: Certificate | None, status: Status) -> Rounds:
-    setting, claim = verdict.deployment, verdict.claim
-    rounds = claim.rounds if proof is None else proof.rounds
+    setting, claim = verdict.deployment, verdict.claim if proof is None else proof
     rate = setting.sampling_rate if proof is None else proof.sampling_rate
-    participation = claim.participation if proof is None else proof.participation
-    seen = "One round that holds the record" if rounds == 1 else f"All {rounds:,} rounds"
-    drawn = "each uses every record" if rate == 1 else f"each draws a record at {number(rate)}"
-    told = "is told" if participation == "known" else "is not told"
-    sentence = (
-        f"{seen}; {drawn}, and the attacker {told} which rounds held it. {setting.cohort} of "
-        f"{count(setting.clients, 'client')} take part in a round, which ends with "
-        f"{setting.threshold} or more."
+    seen = "One round that holds the record"
+    if claim.rounds > 1:
+        told = "is told" if claim.participation == "known" else "is not told"
+        seen = f"All {claim.rounds:,} rounds; the attacker {told} which of them held the record"
+    drawn = (
+        "uses every record" if rate == 1 else f"draws a record at a rate of {words.number(rate)}"
     )
-    return Rounds(status, sentence, rounds, rate, participation)
+    sentence = (
+        f"{seen}. A client that takes part in a round {drawn}. A round has {setting.cohort} of "
+        f"{words.count(setting.clients, 'client')}, and ends with {setting.threshold} or more."
+    )
+    return Rounds(status, sentence, claim.rounds, rate, claim.participation)
 
 
 def _knowledge(verdict: Verdict, proof: Certificate | None, status: Status) -> Knowledge:
     knows = verdict.request.knows if proof is None else "anyone"
+    said = f"{KNOWS['nothing']}; {KNOWS[knows]}" if knows != "nothing" else KNOWS[knows]
     if knows == "anyone":
-        said = "Whatever there is to know, such as every other record"
-    elif knows == "nothing":
-        said = f"The attacker knows {KNOWS['nothing']}"
-    else:
-        said = f"The attacker knows {KNOWS['nothing']}, and {KNOWS[knows].replace(',', ':', 1)}"
-    return Knowledge(status, f"{said}.", knows)
+        said = "whatever there is to know, every other record too"
+    return Knowledge(status, f"The attacker knows {said}.", knows)
 
 
-def _success_rate(verdict: Verdict, chosen: Candidate | None, status: Status) -> SuccessRate:
-    claim, proof = verdict.claim, None if chosen is None else chosen.certificate
-    size, allowed = claim.candidates, verdict.largest_success_rate
+def _success_rate(verdict: Verdict, chosen: Candidate | None) -> SuccessRate:
+    claim, allowed = verdict.claim, verdict.largest_success_rate
+    size, proof = claim.candidates, None if chosen is None else chosen.certificate
     if proof is not None:
         size = _CANDIDATES if proof.candidates is None else proof.candidates
         said = (
             f"Of {size:,} equally likely candidates the right one is guessed in at most "
-            f"{at_most(proof.success[size])} attempts; a blind guess is right in "
-            f"{hundred(1 / size)}."
+            f"{words.at_most(proof.success[size])} attempts, by proof; a blind guess is right in "
+            f"{words.hundred(1 / size)}."
         )
-        bound, others = proof.success[size], dict(proof.success)
-        return SuccessRate(status, said, size, 1 / size, allowed, bound, others)
-    if chosen is None or chosen.success is None or status != "tested":
-        said = _NOTHING if chosen is None else f"{chosen.statement} {_KEY}"
+        found, others = proof.success[size], dict(proof.success)
+        return SuccessRate("proved", said, size, 1 / size, allowed, found, others)
+    if chosen is None or chosen.basis != "measured" or chosen.success is None:
+        said = "Nothing is claimed." if chosen is None else f"{chosen.statement} {_KEY}"
         return SuccessRate("not covered", said, size, claim.kappa, allowed)
-    found, sure = chosen.success, verdict.request.confidence
+    rate, sure = chosen.success, verdict.request.confidence
     said = (
-        f"Of {size:,} candidates the right one is guessed in at most {hundred(allowed)} attempts, "
-        f"at confidence {number(sure)}: each attack passed its test. The leading one was right in "
-        f"{chosen.fresh_right} of {chosen.fresh} fresh games: {interval(found)}. A blind guess is "
-        f"right in {hundred(claim.kappa)}."
+        f"Of {size:,} candidates the right one is guessed in at most {words.hundred(allowed)} "
+        f"attempts, at confidence {words.percent(sure)}: each attack passed a test. Fresh games "
+        f"after it: {chosen.fresh_right} of {chosen.fresh} right, a rate of "
+        f"{words.interval(rate)}. A blind guess is right in {words.hundred(claim.kappa)}."
     )
     return SuccessRate(
-        *(status, said, size, claim.kappa, allowed, allowed, None, found),
-        right=chosen.fresh_right,
-        games=chosen.fresh,
-        confidence=sure,
+        *("tested", said, size, claim.kappa, allowed, allowed, None, rate),
+        *(chosen.fresh_right, chosen.fresh, sure),
     )
 
 
-def _worst_client(chosen: Candidate | None, status: Status) -> WorstClient:
+def _worst_client(chosen: Candidate | None) -> WorstClient:
     proof = None if chosen is None else chosen.certificate
     if proof is not None:
         size = _CANDIDATES if proof.candidates is None else proof.candidates
         said = "The bound holds for every record of every client, the most exposed one too."
-        return WorstClient(status, said, at_most=proof.success[size])
+        return WorstClient("proved", said, at_most=proof.success[size])
     if chosen is None or chosen.worst_client is None:
         return WorstClient("not covered", "No limits of single clients were measured.")
-    few = chosen.pooled_clients
-    rest = f" {count(few, 'client')} had too few games for limits of their own." if few else ""
-    said = f"Client {chosen.leakiest_client} leaks most: leakage {interval(chosen.worst_client)}."
+    said = (
+        f"Client {chosen.leakiest_client} leaks most: {words.interval(chosen.worst_client)}, from "
+        f"0 (nothing learnt) to 1 (the record known). Too few games for limits of their own: "
+        f"{words.count(chosen.pooled_clients, 'client')}."
+    )
     found, client = chosen.worst_client, chosen.leakiest_client
-    return WorstClient(status, said + rest, leakage=found, client=client)
+    return WorstClient("tested", said, leakage=found, client=client)
 
 
 def _privacy(proof: Certificate | None) -> Privacy:
     if proof is None:
-        said = "Neither (ε, δ) nor a trade-off function: what was measured bounds these attacks."
+        said = "Neither (ε, δ) nor a trade-off function follows from games."
         return Privacy("not covered", said)
     training = proof.training()
     missed = [
@@ -246,9 +228,10 @@ def _privacy(proof: Certificate | None) -> Privacy:
         for rate in _FALSE_POSITIVES
     ]
     said = (
-        f"({number(proof.epsilon)}, {number(proof.delta)})-differential privacy for one "
-        f"{proof.level} over the whole training, by a noise multiplier of "
-        f"{number(proof.noise_multiplier)}; `trade_off` is the function of f-DP at some points."
+        f"ε = {words.number(proof.epsilon)} at δ = {words.number(proof.delta)} for one "
+        f"{proof.level} over all {words.count(proof.rounds, 'round')}, at a noise multiplier of "
+        f"{words.number(proof.noise_multiplier)}; who wrongly accuses 1 % of the absent finds at "
+        f"most {words.percent(proof.true_positive_rate)} of those that are there."
     )
     return Privacy(
         *("proved", said, proof.noise_multiplier, proof.epsilon, proof.delta),
@@ -258,17 +241,13 @@ def _privacy(proof: Certificate | None) -> Privacy:
 
 
 def _released(verdict: Verdict, proof: Certificate | None, status: Status) -> Claimed:
-    setting = verdict.deployment
-    noisy = ", of clipped records and with noise" if proof is not None else ""
-    more = (
-        "the models that are computed of these alone, the last one too, are covered"
-        if proof is not None
-        else "the models are known to the attacker"
-    )
+    size = words.count(verdict.deployment.parameters, "number")
+    of = "of clipped records, with noise, " if proof else ""
+    models = "All models computed of these alone are covered, the last one too."
     said = (
-        f"In each round {_read(verdict)}: {count(setting.parameters, 'number')}{noisy}; {more}. "
-        "Other numbers that leave a client (counts, losses, metrics) are not covered; this pack "
-        "holds some: accuracies, and counts of games."
+        f"The attacker reads {_read(verdict)}, {of}{size} each. "
+        f"{models if proof else 'It knows the models.'} Not covered is what else leaves a client "
+        "(counts, losses, metrics); this pack itself holds accuracies and counts of games."
     )
     return Claimed(status, said)
 
@@ -279,61 +258,45 @@ def _accuracy(verdict: Verdict, chosen: Candidate | None) -> Accuracy:
         return Accuracy("not covered", "What the protection costs was not measured.", name)
     before, after = costs.unprotected_metric, costs.protected_metric
     said = (
-        f"{name.capitalize()} {metric(before, name)} without protection, {metric(after, name)} "
-        f"with it, over {costs.seeds} pairs of trainings."
+        f"{name.capitalize()} {words.metric(before, name)} without protection, "
+        f"{words.metric(after, name)} with it, over {costs.seeds} pairs of trainings."
     )
     return Accuracy("tested", said, name, before, after, costs.utility_loss)
 
 
 def _games(verdict: Verdict, chosen: Candidate | None) -> Iterator[Played]:
-    for test in () if chosen is None else final_tests(chosen):
-        passed = "test passed" if test.passed else "test failed"
-        yield Played(test.attack, f"the protection, {passed}", test.units, test.recovered)
-    if drawn := verdict.trade_off:
-        for item in drawn.points[drawn.chosen].attackers:
-            if item.units:
-                who = f"who knows {ATTACKERS[item.knows]}"
-                yield Played(who, "the protection", item.units, item.recovered)
+    shielded, drawn = "the protection", verdict.trade_off
+    for test in final_tests(chosen) if chosen else ():
+        said = f"{shielded}: {'passed' if test.passed else 'failed'}"
+        yield Played(test.attack, said, test.units, test.recovered)
+    for item in drawn.points[drawn.chosen].attackers if drawn else ():
+        if item.units:
+            who = f"who knows {ATTACKERS[item.knows]}"
+            yield Played(who, shielded, item.units, item.recovered)
     for other in verdict.beside:
         if other.units:
-            yield Played(
-                other.who, f"the protection: {other.statement}", other.units, other.recovered
-            )
+            yield Played(other.who, shielded, other.units, other.recovered)
     for used in verdict.attacks:
         bare = "single rounds without protection"
         yield Played(used.name, bare, used.control_units, used.control_recovered)
 
 
-def _not_measured(verdict: Verdict, chosen: Candidate | None) -> Iterator[str]:
-    if chosen is not None and chosen.certificate is not None:
+def _not_measured(
+    verdict: Verdict, chosen: Candidate | None, proof: Certificate | None
+) -> Iterator[str]:
+    if proof is not None:
         drawn = verdict.trade_off
-        point = None if drawn is None else drawn.points[drawn.chosen]
-        played = {item.knows for item in point.attackers if item.units} if point else set()
-        if not played:
-            yield "Attacks on what is proved: no game was played."
-        elif without := [ATTACKERS[each] for each in ATTACKERS if each not in {*played, "anyone"}]:
-            yield f"Games at the proved noise of attackers who know {listed(without)}."
+        attackers = drawn.points[drawn.chosen].attackers if drawn else ()
+        played = {item.knows for item in attackers if item.units} | {"anyone"}
+        unseen = [said for knows, said in ATTACKERS.items() if knows not in played]
+        if unseen:
+            yield f"Games, at the proved noise, of attackers who know {words.listed(unseen)}."
     elif chosen is not None:
-        above = [*KNOWS][[*KNOWS].index(verdict.request.knows) + 1 :]
+        above = [*KNOWS][[*KNOWS].index(verdict.request.knows) + 1 : -1]
         if above:
-            said = listed([ATTACKERS[each].removeprefix("proved: ") for each in above])
-            yield f"Attackers with more knowledge: {said}."
+            said = words.listed([ATTACKERS[knows] for knows in above])
+            yield f"Attackers who know more: {said}."
+        yield "Attackers with other attacks than those that played."
     if chosen is not None and chosen.costs is None:
-        yield "What the protection costs in accuracy and time."
+        yield "What the protection costs."
     yield from _NEVER_MEASURED
-
-
-def _again(verdict: Verdict, status: Status, day: date) -> Again:
-    rounds = count(verdict.deployment.rounds, "round")
-    events = [
-        f"Before a record takes part in more than {rounds}, of this training or a later one.",
-        "When a field of `deployment` changes: model, local training, clients, cohort, threshold.",
-        "When the records change, or a person brings more of them than `unit_of_privacy` says.",
-        "When a fault of the code named in `code` is published.",
-    ]
-    if status == "proved":
-        return Again(tuple(events), None)
-    events.append(
-        "When a better attack is published: what was tested holds for the attacks played."
-    )
-    return Again(tuple(events), f"{day.year + 1}-{day.month:02}-{min(day.day, 28):02}")

@@ -1,0 +1,3 @@
+from tests.evidence.packs import run, signer
+
+__all__ = ["run", "signer"]
