@@ -14,8 +14,8 @@ from trilemma.accounting.noise_calibration import epsilon, success_bound, true_p
 from trilemma.accounting.sampled_training import Training
 from trilemma.crypto.signatures import new_signing_key
 from trilemma.evidence.pack import Evidence, write_pack
-from trilemma.evidence.stating import state
 from trilemma.evidence.statement import Statement
+from trilemma.evidence.stating import state
 from trilemma.tuning.results.certificate import Certificate
 from trilemma.tuning.results.verdict import Verdict
 

@@ -150,7 +150,7 @@ def test_units_and_rounds() -> None:
 
 def test_games_are_those_at_the_protection_and_without_one() -> None:
     found = stated(examples.verdict()).games
-    assert [each for each in found if each.attacker == "map"][0].right == 12
+    assert next(each for each in found if each.attacker == "map").right == 12
     assert sum(each.against == "single rounds without protection" for each in found) == 6
     assert [each.games for each in found if each.attacker == "a curious client"] == [16]
     cells = (

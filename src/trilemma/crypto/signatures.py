@@ -79,17 +79,24 @@ def signature_file(path: Path) -> Path:
 
 def signature(key: Ed25519PrivateKey, content: bytes) -> bytes:
     """The document that says that the key's owner signed this content."""
-    text = base64.b64encode(key.sign(content)).decode("ascii")
-    return (json.dumps({"ed25519": text}) + "\n").encode()
+    return _document(key.sign(content))
 
 
-def is_signature(document: bytes, key: Ed25519PublicKey, content: bytes) -> bool:
-    """Whether the document is that of this key and content."""
+def is_signature(
+    document: bytes, key: Ed25519PublicKey, content: bytes, *, exact: bool = False
+) -> bool:
+    """Whether the document is that of this key and content; `exact`: to the byte, as we write it."""
     try:
-        key.verify(base64.b64decode(json.loads(document)["ed25519"], validate=True), content)
+        signed = base64.b64decode(json.loads(document)["ed25519"], validate=True)
+        key.verify(signed, content)
     except (InvalidSignature, binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         return False
-    return True
+    return not exact or document == _document(signed)
+
+
+def _document(signed: bytes) -> bytes:
+    text = base64.b64encode(signed).decode("ascii")
+    return (json.dumps({"ed25519": text}) + "\n").encode()
 
 
 def _loaded(path: Path, load: Any, *password: None) -> Any:

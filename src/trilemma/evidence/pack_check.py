@@ -55,7 +55,8 @@ def check_pack(pack: Path, signer: Path | None = None) -> Verified:
             return Verified("not signed", "its files are those of its manifest, by nobody's word")
         key = _key(who)
         _require(
-            key is not None and is_signature(files.get(SIGNATURE, b""), key, files[MANIFEST]),
+            key is not None
+            and is_signature(files.get(SIGNATURE, b""), key, files[MANIFEST], exact=True),
             f"{SIGNATURE} is no signature of {MANIFEST} by the key {who.ed25519}",
         )
         _require(
@@ -126,12 +127,13 @@ def _zip(path: Path) -> dict[str, bytes]:
 def _folder(path: Path) -> dict[str, bytes]:
     files, left = {}, _LARGEST
     try:
-        for entry in os.scandir(path):
-            plain = entry.is_file(follow_symlinks=False) and _is_ours(entry.name)
-            _require(plain, f"{entry.name[:80]!r} is no file of a pack")
-            left -= entry.stat().st_size
-            _require(left >= 0 and len(files) < _MOST_FILES, "it is larger than any pack")
-            files[entry.name] = Path(entry.path).read_bytes()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                plain = entry.is_file(follow_symlinks=False) and _is_ours(entry.name)
+                _require(plain, f"{entry.name[:80]!r} is no file of a pack")
+                left -= entry.stat().st_size
+                _require(left >= 0 and len(files) < _MOST_FILES, "it is larger than any pack")
+                files[entry.name] = Path(entry.path).read_bytes()
     except OSError as error:
         raise InvalidInput(f"{error.filename} cannot be read: {error.strerror}.") from None
     return files

@@ -119,12 +119,16 @@ class Privacy(Claimed):
 
 @dataclass(frozen=True)
 class Accuracy(Claimed):
-    """What is kept of the metric; accuracies of trainings without noise in whole points."""
+    """What is kept of the metric; accuracies of trainings without noise in whole points.
+
+    `lost` is of paired trainings; `best_unprotected` had the freedoms of a protected one.
+    """
 
     metric: str
     unprotected: float | None = None
     protected: float | None = None
     lost: Estimate | None = None
+    best_unprotected: float | None = None
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,8 @@ def _success_rate(verdict: Verdict, chosen: Candidate | None) -> SuccessRate:
         size = _CANDIDATES if proof.candidates is None else proof.candidates
         said = (
             f"Of {size:,} equally likely candidates the right one is guessed in at most "
-            f"{words.at_most(proof.success[size])} attempts, by proof; a blind guess is right in "
-            f"{words.hundred(1 / size)}."
+            f"{words.at_most(proof.success[size])} attempts; a blind guess is right in "
+            f"{words.hundred(1 / size)}. It is certain while the proof's conditions are kept."
         )
         found, others = proof.success[size], dict(proof.success)
         return SuccessRate("proved", said, size, 1 / size, allowed, found, others)
@@ -191,8 +191,8 @@ def _success_rate(verdict: Verdict, chosen: Candidate | None) -> SuccessRate:
     rate, sure = chosen.success, verdict.request.confidence
     said = (
         f"Of {size:,} candidates the right one is guessed in at most {words.hundred(allowed)} "
-        f"attempts, at confidence {words.percent(sure)}: each attack passed a test. Fresh games "
-        f"after it: {chosen.fresh_right} of {chosen.fresh} right, a rate of "
+        f"attempts, at confidence {words.number(100 * sure)} %: each attack passed a test. Of "
+        f"{chosen.fresh} fresh games after it {chosen.fresh_right} were won, a rate of "
         f"{words.interval(rate)}. A blind guess is right in {words.hundred(claim.kappa)}."
     )
     return SuccessRate(
@@ -256,12 +256,17 @@ def _accuracy(verdict: Verdict, chosen: Candidate | None) -> Accuracy:
     name, costs = verdict_metric(verdict), None if chosen is None else chosen.costs
     if costs is None:
         return Accuracy("not covered", "What the protection costs was not measured.", name)
-    before, after = costs.unprotected_metric, costs.protected_metric
+    before, after, best = (
+        costs.unprotected_metric, costs.protected_metric, costs.best_unprotected_metric
+    )  # fmt: skip
+    freely = ""
+    if best is not None:
+        freely = f" The best training without protection reaches {words.metric(best, name)}."
     said = (
         f"{name.capitalize()} {words.metric(before, name)} without protection, "
-        f"{words.metric(after, name)} with it, over {costs.seeds} pairs of trainings."
+        f"{words.metric(after, name)} with it, over {costs.seeds} pairs of trainings.{freely}"
     )
-    return Accuracy("tested", said, name, before, after, costs.utility_loss)
+    return Accuracy("tested", said, name, before, after, costs.utility_loss, best)
 
 
 def _games(verdict: Verdict, chosen: Candidate | None) -> Iterator[Played]:
