@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -166,6 +167,9 @@ def test_another_key_may_sign_anew_but_is_not_the_signer(
         lambda text: b"",
         lambda text: b"null",
         lambda text: b'{"sha256": {}, "signed_by": {"name": 1, "ed25519": 2}}',
+        lambda text: text.replace(b'"A. Tester"', b"3"),
+        lambda text: text.replace(b'"A. Tester"', b"null"),
+        lambda text: re.sub(rb'"ed25519": "[^"]*"', b'"ed25519": 3', text),
     ],
 )
 def test_a_manifest_in_any_other_form_is_refused(

@@ -85,7 +85,7 @@ def signature(key: Ed25519PrivateKey, content: bytes) -> bytes:
 def is_signature(
     document: bytes, key: Ed25519PublicKey, content: bytes, *, exact: bool = False
 ) -> bool:
-    """Whether the document is that of this key and content; `exact`: to the byte, as we write it."""
+    """Whether the document is that of this key and content; `exact`: as we write it."""
     try:
         signed = base64.b64decode(json.loads(document)["ed25519"], validate=True)
         key.verify(signed, content)

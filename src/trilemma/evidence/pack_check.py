@@ -91,6 +91,8 @@ def _named_signer(files: Mapping[str, bytes]) -> Signer | None:
         document = parse_json(files[MANIFEST])
         digests, who = dict(document["sha256"]), document["signed_by"]
         signer = None if who is None else Signer(**who)
+        texts = () if signer is None else (signer.name, signer.ed25519)
+        _require(all(isinstance(text, str) for text in texts), f"changed: {MANIFEST}")
     except (ValueError, KeyError, TypeError):
         raise _DoesNotVerify(f"{MANIFEST} is no manifest of this version") from None
     for what, names in (("missing", {*digests} - {*others}), ("added", {*others} - {*digests})):
