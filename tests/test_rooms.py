@@ -35,7 +35,7 @@ RANK = {
     "reporting": 10,
     "testing": 10,
     "settings": 10,
-    "evidence": 11,
+    "evidence_pack": 11,
     "api": 12,
     "cli": 13,
     "__init__": 14,

@@ -44,8 +44,8 @@ from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget,
 if TYPE_CHECKING:
     from trilemma.attacks import KnowledgeLevel
     from trilemma.deployment.comparing import Difference
-    from trilemma.evidence.pack import Evidence
-    from trilemma.evidence.pack_check import Verified
+    from trilemma.evidence_pack.pack import Evidence
+    from trilemma.evidence_pack.pack_check import Verified
     from trilemma.execution.journal import Run
     from trilemma.game.recovering.recovery_setup import Recovered
     from trilemma.game.scenario import Scenario, Source
@@ -765,7 +765,7 @@ def evidence(
     The file `sign` holds the key that signs it, as `trilemma keys new --sign` makes it, and `name`
     says who that is.
     """
-    from trilemma.evidence.pack import write_pack  # imports torch, which takes seconds
+    from trilemma.evidence_pack.pack import write_pack  # imports torch, which takes seconds
 
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
     target = folder / "evidence" if out is None else Path(out)
@@ -774,7 +774,7 @@ def evidence(
 
 def verify(pack: Path | str, *, signer: Path | str | None = None) -> Verified:
     """Whether a pack of evidence is whole and signed, by the public key in the file `signer`."""
-    from trilemma.evidence.pack_check import check_pack
+    from trilemma.evidence_pack.pack_check import check_pack
 
     return check_pack(Path(pack), None if signer is None else Path(signer))
 

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.test_report import cli
 from tests.reporting import examples
 
+import trilemma
 from trilemma.crypto.signatures import new_signing_key
 from trilemma.execution.run_files import write_json
 
@@ -59,6 +60,13 @@ def test_beside_the_run_and_not_signed(
     assert "not signed" in said
     assert "ok" not in said.split()
     assert "verified" not in said
+
+
+def test_python_does_the_same(run: Path) -> None:
+    made = trilemma.evidence("run", out="e.zip", sign="signer.pem", name="A. Tester")
+    assert made.path == Path("e.zip")
+    assert trilemma.verify("e.zip", signer="signer.pub").state == "verified"
+    assert callable(trilemma.evidence), "and no package takes its name"
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 from scipy.stats import norm
-from tests.evidence.packs import DAY, proof, proved, stated
+from tests.evidence_pack.packs import DAY, proof, proved, stated
 from tests.reporting import examples
 
-from trilemma.evidence.reading_guide import reading_guide
-from trilemma.evidence.statement import Statement
+from trilemma.evidence_pack.reading_guide import reading_guide
+from trilemma.evidence_pack.statement import Statement
 from trilemma.federation.deployment_terms import Deployment
 from trilemma.game.estimates import Estimate
 from trilemma.observations import Adversary

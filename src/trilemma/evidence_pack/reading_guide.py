@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trilemma.evidence.statement import Statement
+    from trilemma.evidence_pack.statement import Statement
 
 __all__ = ["reading_guide"]
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from tests.evidence.packs import packed
+from tests.evidence_pack.packs import packed
 
 from trilemma.crypto.signatures import (
     load_signing_key,
@@ -24,8 +24,8 @@ from trilemma.crypto.signatures import (
     signature,
 )
 from trilemma.errors import InvalidInput
-from trilemma.evidence.manifest import MANIFEST, SIGNATURE, Signer, manifest_of, zipped
-from trilemma.evidence.pack_check import check_pack
+from trilemma.evidence_pack.manifest import MANIFEST, SIGNATURE, Signer, manifest_of, zipped
+from trilemma.evidence_pack.pack_check import check_pack
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trilemma.evidence.manifest import Signer
+from trilemma.evidence_pack.manifest import Signer
 from trilemma.federation.deployment_terms import Deployment
 from trilemma.game.estimates import Estimate
 from trilemma.game.playing.claims import Participation

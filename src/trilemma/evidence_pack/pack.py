@@ -14,7 +14,7 @@ from typing import Any
 
 from trilemma.crypto.signatures import load_signing_key, shown_key, signature, signature_file
 from trilemma.errors import InvalidInput
-from trilemma.evidence.manifest import (
+from trilemma.evidence_pack.manifest import (
     MANIFEST,
     SIGNATURE,
     Signer,
@@ -22,10 +22,10 @@ from trilemma.evidence.manifest import (
     manifest_of,
     zipped,
 )
-from trilemma.evidence.printing import print_page
-from trilemma.evidence.reading_guide import reading_guide
-from trilemma.evidence.statement import Statement
-from trilemma.evidence.stating import state
+from trilemma.evidence_pack.printing import print_page
+from trilemma.evidence_pack.reading_guide import reading_guide
+from trilemma.evidence_pack.statement import Statement
+from trilemma.evidence_pack.stating import state
 from trilemma.execution.run_files import is_folder, new_folder, write_bytes
 from trilemma.reporting.page.page import verdict_page
 from trilemma.reporting.run_results import read_run
@@ -56,8 +56,9 @@ def write_pack(
 
     The key in the file `sign` signs it, and `name` says whose that is.
     """
-    if os.path.lexists(out):
-        raise InvalidInput(f"{out} exists already; remove it, or choose another --out.")
+    for path in (out, _draft(out)):
+        if os.path.lexists(path):
+            raise InvalidInput(f"{path} exists already; remove it, or choose another --out.")
     key = None if sign is None else load_signing_key(sign)
     if name and (key is None or not name.isprintable() or len(name) > 200):
         raise InvalidInput(
@@ -108,7 +109,11 @@ def _write(files: dict[str, bytes], out: Path) -> None:
     if out.suffix == ".zip":
         write_bytes(out, zipped(files))
         return
-    draft = new_folder(out.with_name(f"{out.name}.part"))
+    draft = new_folder(_draft(out))
     for name, text in files.items():
         write_bytes(draft / name, text)
     draft.rename(out)
+
+
+def _draft(out: Path) -> Path:
+    return out.with_name(f"{out.name}.part")

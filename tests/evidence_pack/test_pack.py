@@ -12,13 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.evidence.packs import NO_PDF, packed
+from tests.evidence_pack.packs import NO_PDF, packed
 from tests.reporting import examples
 
 from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.policy import Policy
 from trilemma.errors import InvalidInput, PolicyRefused
-from trilemma.evidence.printing import print_page
+from trilemma.evidence_pack.printing import print_page
 
 PLAIN = {"README.txt", "manifest.json", "report.html", "statement.json", "verdict.json"}
 
@@ -116,7 +116,8 @@ def test_a_name_without_a_signature_is_nobody_s(run: Path) -> None:
 def test_nothing_is_written_over(run: Path) -> None:
     (run.parent / "pack").mkdir()
     (run.parent / "pack.zip").symlink_to("nowhere")
-    for name in ("pack", "pack.zip"):
+    (run.parent / "new.part").mkdir()
+    for name in ("pack", "pack.zip", "new"):
         with pytest.raises(InvalidInput, match="exists already"):
             packed(run, name)
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from trilemma.crypto.signatures import is_signature, load_signer
 from trilemma.errors import InvalidInput
-from trilemma.evidence.manifest import MANIFEST, SIGNATURE, Signer, manifest_of, zipped
+from trilemma.evidence_pack.manifest import MANIFEST, SIGNATURE, Signer, manifest_of, zipped
 from trilemma.execution.run_files import is_folder, parse_json
 
 __all__ = ["Verified", "check_pack"]

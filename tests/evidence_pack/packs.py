@@ -13,9 +13,9 @@ from tests.reporting import examples
 from trilemma.accounting.noise_calibration import epsilon, success_bound, true_positive_rate
 from trilemma.accounting.sampled_training import Training
 from trilemma.crypto.signatures import new_signing_key
-from trilemma.evidence.pack import Evidence, write_pack
-from trilemma.evidence.statement import Statement
-from trilemma.evidence.stating import state
+from trilemma.evidence_pack.pack import Evidence, write_pack
+from trilemma.evidence_pack.statement import Statement
+from trilemma.evidence_pack.stating import state
 from trilemma.tuning.results.certificate import Certificate
 from trilemma.tuning.results.verdict import Verdict
 
@@ -57,7 +57,7 @@ def stated(verdict: Verdict) -> Statement:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run folder with pictures of records, a key and a journal, and no Chromium at hand."""
-    monkeypatch.setattr("trilemma.evidence.pack.print_page", lambda page: (None, NO_PDF))
+    monkeypatch.setattr("trilemma.evidence_pack.pack.print_page", lambda page: (None, NO_PDF))
     folder = tmp_path / "run"
     folder.mkdir()
     examples.verdict().save(folder / "verdict.json")

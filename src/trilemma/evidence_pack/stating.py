@@ -7,7 +7,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.accounting.trade_off import membership_bound
-from trilemma.evidence.statement import (
+from trilemma.evidence_pack.statement import (
     Accuracy,
     Again,
     Claimed,
@@ -32,7 +32,7 @@ from trilemma.reporting.words.trade_off_text import ATTACKERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trilemma.evidence.manifest import Signer
+    from trilemma.evidence_pack.manifest import Signer
     from trilemma.tuning.results.candidate import Candidate
     from trilemma.tuning.results.certificate import Certificate
     from trilemma.tuning.results.verdict import Verdict

@@ -1,3 +1,0 @@
-from tests.evidence.packs import run, signer
-
-__all__ = ["run", "signer"]
