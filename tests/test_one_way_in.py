@@ -42,7 +42,7 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scenario_function_and_name_give_one_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     first = trilemma.tune(small(), **SETTINGS)
     said = capsys.readouterr().err
-    begins = "tune: begins with gaussian-posterior on unprotected updates over one round"
+    begins = "tune: begins with training under unprotected updates over 60 rounds"
     assert said.splitlines()[:2] == ["tune: reading the federation", begins]
     for given in (small, NAME):
         verdict = trilemma.tune(given, quiet=True, **SETTINGS)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.running import here
 from tests.cli.test_report import cli
 from tests.reporting import examples
 
@@ -47,13 +48,15 @@ def test_a_pack_is_made_and_verified(
 def test_beside_the_run_and_not_signed(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cli("evidence", "run/verdict.json", "--json", monkeypatch=monkeypatch) == 0
-    made = json.loads(capsys.readouterr().out)
+    code, out, _ = here(monkeypatch, capsys, "evidence", "run/verdict.json", "--json")
+    assert code == 0
+    made = json.loads(out)
     assert made["path"] == "run/evidence"
     assert made["signer"] is None
     assert "report.pdf" not in made["files"]
-    assert cli("verify", "run/evidence", "--json", monkeypatch=monkeypatch) == 1
-    found = json.loads(capsys.readouterr().out)
+    code, out, _ = here(monkeypatch, capsys, "verify", "run/evidence", "--json")
+    assert code == 1
+    found = json.loads(out)
     assert (found["state"], found["signer"]) == ("not signed", None)
     assert cli("verify", "run/evidence", monkeypatch=monkeypatch) == 1
     said = capsys.readouterr().out

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trilemma import api
+from trilemma.cli.common_options import JsonOption, print_json
 from trilemma.cli.configuration import TrustOption
 
 __all__ = ["evidence"]
@@ -28,7 +28,7 @@ def evidence(
     ] = None,
     name: Annotated[str, typer.Option(help="Who signs, as others know you.")] = "",
     trust: TrustOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write what an evaluator needs: verdict, page, PDF, statement and manifest, signed.
 
@@ -42,7 +42,7 @@ def evidence(
     with only_named(trust=trust):
         made = api.evidence(run, out=out, sign=sign, name=name)
     if as_json:
-        print(json.dumps(made.as_json(), allow_nan=False, indent=2))
+        print_json(made.as_json())
         return
     print(f"evidence: {printable(made.path)}: {', '.join(made.files)}")
     if made.no_pdf:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from trilemma.cli.common_options import JsonOption, print_files
+
 __all__ = ["app"]
 
 app = typer.Typer(
@@ -34,6 +36,7 @@ def new(
     sign: Annotated[
         bool, typer.Option("--sign", help="An Ed25519 key that signs evidence and verdicts.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a new key, readable by you alone, and say where it is.
 
@@ -56,22 +59,25 @@ def new(
         from trilemma.crypto.signatures import new_signing_key  # imports cryptography
 
         new_signing_key(path, public)
-        print(f"Private key that signs in {printable(path)}, for you alone.")
-        print(f"Public key in {printable(public)}, for those who verify.")
-        return
-    from trilemma.crypto.keyfiles import save_private, save_public  # imports gmpy2
-    from trilemma.crypto.paillier import PrivateKey
-    from trilemma.entropy import System
+        said = "Private key that signs", "you alone", "those who verify"
+    else:
+        from trilemma.crypto.keyfiles import save_private, save_public  # imports gmpy2
+        from trilemma.crypto.paillier import PrivateKey
+        from trilemma.entropy import System
 
-    bits = 3072 if bits is None else bits
-    key = PrivateKey.generate(System(), bits=bits)
-    save_private(key, path)
-    try:
-        if public is not None:
-            save_public(key.public, public)
-    except InvalidInput:
-        path.unlink()  # so that the corrected command finds its name free
-        raise
-    print(f"Private key of {bits} bits in {printable(path)}, for the clients alone.")
+        bits = 3072 if bits is None else bits
+        key = PrivateKey.generate(System(), bits=bits)
+        save_private(key, path)
+        try:
+            if public is not None:
+                save_public(key.public, public)
+        except InvalidInput:
+            path.unlink()  # so that the corrected command finds its name free
+            raise
+        said = f"Private key of {bits} bits", "the clients alone", "the server"
+    if as_json:
+        print_files([path] if public is None else [path, public], "", as_json=True)
+        return
+    print(f"{said[0]} in {printable(path)}, for {said[1]}.")
     if public is not None:
-        print(f"Public key in {printable(public)}, for the server.")
+        print(f"Public key in {printable(public)}, for {said[2]}.")

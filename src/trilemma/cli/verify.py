@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trilemma import api
+from trilemma.cli.common_options import JsonOption, print_json
 
 __all__ = ["verify"]
 
@@ -18,7 +18,7 @@ def verify(
     signer: Annotated[
         Path | None, typer.Option(help="The public key that must have signed it, in PEM.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check every file of a pack against its manifest, and the manifest's signature.
 
@@ -30,7 +30,7 @@ def verify(
 
     found = api.verify(pack, signer=signer)
     if as_json:
-        print(json.dumps(found.as_json(), allow_nan=False, indent=2))
+        print_json(found.as_json())
     elif found.signer is None:
         print(f"{printable(pack)}: {found.state}: {printable(found.fault)}.")
     else:

@@ -142,7 +142,7 @@ def test_the_population_goes_before_the_public_records() -> None:
     assert not torch.equal(beliefs(GAUSSIAN, [told]), beliefs(GAUSSIAN, [view]))
 
 
-def test_what_the_rung_needs_is_asked_for() -> None:
+def test_what_it_has_to_know_is_asked_for() -> None:
     view, _ = small_view(0)
     few = small_records(3, Seeded(0))
     longer = small_records(9, Seeded(0))

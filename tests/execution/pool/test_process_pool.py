@@ -236,7 +236,7 @@ def test_a_users_mistake_keeps_its_sentence(workers: int) -> None:
 
 
 def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
-    sentence = r"your code failed .ZeroDivisionError: a bug; .*test_local.py, line \d+"
+    sentence = r"your code failed .ZeroDivisionError: a bug; .*test_process_pool.py, line \d+"
     with pytest.raises(InvalidInput, match=sentence) as error:
         done(partial(make_trouble, "bug"), [0, 1], 2)
     trace = str(error.value.__cause__)

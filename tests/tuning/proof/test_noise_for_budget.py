@@ -182,7 +182,6 @@ def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
-    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._GRADIENTS", 5 * 83 * 10)
     made = proof()
     assert (made.local_training.batch, made.local_training.sampling) == (10, "poisson")
     assert (made.training.q, made.training.participation) == (10 / 80, "known")
