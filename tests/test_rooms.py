@@ -35,8 +35,9 @@ RANK = {
     "reporting": 10,
     "testing": 10,
     "settings": 10,
-    "api": 11,
-    "cli": 12,
+    "evidence_pack": 11,
+    "api": 12,
+    "cli": 13,
     "__init__": 14,
     "__main__": 14,
 }

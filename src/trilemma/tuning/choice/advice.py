@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.verdict import RoundsPoint
 
 __all__ = [
-    "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt", "untried", "weak",
-    "weighed",
+    "PROVISIONAL", "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt",
+    "untried", "weak", "weighed",
 ]  # fmt: skip
+
+PROVISIONAL: Final = "Provisional:"
+"""How a limit begins that says of a verdict that a better one follows."""
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
@@ -166,7 +169,7 @@ def not_yet(
 ) -> tuple[str, ...]:
     """What was not finished when the minutes were over, and how far it got."""
     if pending:
-        return ("Provisional: attacks on this answer are still under way, and follow.",)
+        return (f"{PROVISIONAL} attacks on this answer are still under way, and follow.",)
     if not unfinished or plan.request.minutes is None:
         return ()
     names = ", ".join(
