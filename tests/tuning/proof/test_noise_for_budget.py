@@ -66,6 +66,16 @@ def by_hand(made: Proof, survivors: int, denominator: float = 80) -> float:
     return (made.training.noise_multiplier * CLIP / denominator) ** 2 / survivors
 
 
+def test_secret_rounds_want_all_clients_in_all_of_them() -> None:
+    """Of a used record, ten rounds tell more than 150 with the same noise: which one is secret."""
+    few, many = (Training(rounds, 4 / 6000, 0.3713, "secret") for rounds in (10, 150))
+    assert success_bound(few, 100) > 2 * success_bound(many, 100)
+    sampled = replace(federation(), cohort=2)
+    with pytest.raises(InvalidInput, match="2 of 5 clients take part.*participation='known'"):
+        proof(sampled, participation="secret", threshold=2)
+    assert proof(sampled, threshold=2).clients == 2
+
+
 @pytest.mark.parametrize(
     ("settings", "transport", "survivors", "helpers"),
     [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.accounting.noise_calibration import epsilon, true_positive_rate
 from trilemma.game.recipe_scenarios import judged_records, settled
+from trilemma.quantities import rounded_up
 from trilemma.tuning.proof.baseline_search import best_free, best_unprotected
 from trilemma.tuning.recipe_rule import how_chosen
 from trilemma.tuning.results.certificate import Certificate
@@ -100,8 +101,8 @@ def _statement(proof: Certificate, chosen: str, *, same_set: bool) -> str:
     return (
         f"Proved for {'a whole client' if proof.level == 'client' else 'one record'} of a "
         f"training of {proof.rounds} rounds: of {size:,} equally likely candidates the right one "
-        f"is guessed at a rate of at most {proof.success[size]:.3g}, and the leakage is at most "
-        f"{proof.leakage:.3g} {where}. {chosen} The steps of the trainings without "
-        f"protection were chosen on {proof.chosen_on} records of {whose}; every accuracy is that "
-        f"on {others}."
+        f"is guessed at a rate of at most {rounded_up(proof.success[size]):g}, and the leakage is "
+        f"at most {rounded_up(proof.leakage):g} {where}. {chosen} The steps of the trainings "
+        f"without protection were chosen on {proof.chosen_on} records of {whose}; every accuracy "
+        f"is that on {others}."
     )
