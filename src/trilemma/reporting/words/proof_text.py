@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.protection.protection import Protection
-from trilemma.reporting.words.numbers import at_most, count, hundred, number, percent
+from trilemma.reporting.words.numbers import at_most, bound, count, hundred, number
 from trilemma.tuning.families.proof_conditions import unproved
 
 if TYPE_CHECKING:
@@ -66,17 +66,17 @@ def candidate_sets(proof: Certificate) -> tuple[tuple[str, ...], ...]:
 
 def readings(proof: Certificate) -> tuple[str, ...]:
     """What the numbers say beyond the candidate sets."""
-    most = f"the leakage is at most {number(proof.leakage)}"
+    most = f"the leakage is at most {bound(proof.leakage)}"
     where = f"at N = {proof.worst_candidates:,}"
     if proof.worst_candidates >= _ENDLESS:
         where = "by ever longer ones"
     reach = f"Whatever the length of the candidate set, {most}, reached {where}."
     if proof.candidates is not None:
         reach = f"For a candidate set of {proof.candidates:,}, {most}; longer ones may leak more."
-    epsilon, delta = number(proof.epsilon), number(proof.delta)
+    epsilon, delta = bound(proof.epsilon), number(proof.delta)
     member = (
         f"Whoever says of records that they were used, and is wrong for 1 % of those that were "
-        f"not, finds at most {percent(proof.true_positive_rate)} of those that were."
+        f"not, finds at most {at_most(proof.true_positive_rate)} of those that were."
     )
     return reach, f"In the words of differential privacy: ε = {epsilon} at δ = {delta}.", member
 

@@ -64,6 +64,11 @@ def proved_limits(
         )
     if proof.rounds == 1:
         sentences.append("Several rounds: an attacker who combines their updates learns more.")
+    if proof.participation == "secret":
+        sentences.append(
+            "Clients that take part in fewer rounds: the fewer there are, the worse they hide in "
+            "which of them a record was used."
+        )
     hidden = "More than one record" if proof.person == 1 else f"More than {proof.person} records"
     if proof.level == "client":
         hidden = "More than one client"
