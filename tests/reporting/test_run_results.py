@@ -37,7 +37,7 @@ def test_a_truncated_file_is_one_sentence(name: str, kept: float, tmp_path: Path
         (("leakage",), "much"),
         (("curves", 3, "leakage", "high"), None),
         (("curves", 3, "protection"), "invisibility:cloak=1"),
-        (("candidates", 0, "protection"), "nonsense"),
+        (("protection",), "nonsense"),
         (("request", "budget"), 7),
         (("limits",), 3),
         (("chosen",), "nobody"),
@@ -74,7 +74,7 @@ def test_a_folder_without_a_result_is_one_sentence(tmp_path: Path) -> None:
 def test_a_broken_gallery_is_one_sentence(tmp_path: Path) -> None:
     examples.verdict().save(tmp_path / "verdict.json")
     gallery = examples.gallery().as_json()
-    gallery["tagged"]["verdict"][0][0] = 256
+    gallery["target"]["verdict"][0][0] = 256
     for broken in ("{", json.dumps(gallery)):
         (tmp_path / "gallery.json").write_text(broken)
         with pytest.raises(InvalidInput, match="gallery"):

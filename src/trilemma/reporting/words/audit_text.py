@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trilemma.protection.specs import in_words
 from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
-from trilemma.reporting.words.numbers import at_most, hundred, metric, number, percent, points
+from trilemma.reporting.words.numbers import at_most, hundred, lost, metric, number, percent
 from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
@@ -116,13 +116,7 @@ def _lost(accuracy: Accuracy) -> str:
         return accuracy.reason
     before = metric(accuracy.unprotected, accuracy.metric)
     after = metric(accuracy.protected, accuracy.metric)
-    if accuracy.metric != "accuracy":
-        lost = accuracy.lost
-        return (
-            f"{before} → {after}: {number(lost.value)} [{number(lost.low)}, {number(lost.high)}] "
-            "lost"
-        )
-    return f"{before} → {after}: {points(accuracy.lost)} lost"
+    return f"{before} → {after}: {lost(accuracy.lost, accuracy.metric)}"
 
 
 def _instead(audit: Audit) -> Iterator[tuple[str, str]]:
