@@ -58,7 +58,8 @@ def test_the_headline_of_one_round() -> None:
     said = headline(Request(claim="one-round"), Claim(1, 100), 0.212)
     assert said == (
         "A server that holds the 100 candidates and sees one round that used the record singles "
-        "it out of 100 records in at most 21 of 100 attempts; guessing gives 1. At 95 % confidence."
+        "it out of 100 records in at most 21 of 100 attempts; guessing gives 1. At 95 % "
+        "confidence."
     )
 
 
