@@ -70,9 +70,9 @@ SUB_RANK = {
         "recipe_scenarios": 4,
         "costs": 5,
         "playing": 5,
-        "recovering": 5,
-        "jobs": 6,
-        "job_runner": 7,
+        "recovering": 6,
+        "jobs": 7,
+        "job_runner": 8,
         "__init__": 8,
     },
     "tuning": {

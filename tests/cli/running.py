@@ -52,7 +52,7 @@ Run.commit = counted
 _SIMULATED = """
 from tests.tuning.simulating import Simulated
 import trilemma.tuning.replication, trilemma.tuning.plan
-trilemma.tuning.plan.Bench = trilemma.tuning.replication.Bench = Simulated
+trilemma.tuning.plan.JobRunner = trilemma.tuning.replication.JobRunner = Simulated
 """
 
 

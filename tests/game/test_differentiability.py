@@ -198,7 +198,7 @@ def test_what_is_of_one_precision_alone_is_told_with_the_way_out() -> None:
         with pytest.raises(InvalidInput, match="compute in double precision as well") as found:
             make(**changes)
         said = str(found.value)
-        assert "test_suitability.py, line" in said
+        assert "test_differentiability.py, line" in said
         assert "register_buffer" in said
         assert "torch.ones(..., dtype=x.dtype)" in said
         assert "\n" not in said

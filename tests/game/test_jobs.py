@@ -31,7 +31,7 @@ KINDS: list[tuple[Job, dict[str, Any]]] = [
             "stream": "t", "protection": "secret-sharing", "attacks": ("analytic", "dlg"),
             "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "equal_weights": True,
             "blind": True, "pictures": 2, "recipe": RECIPE,
-            "participation": "secret",
+            "participation": "secret", "crafted": "imprint",
         },
     ),
     (

@@ -231,7 +231,8 @@ def test_a_cap_can_rule_out_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_adversary_stands_beside_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuned(monkeypatch, {}, families=("secret-sharing",))
-    (beside,) = found.beside
+    beside, crafted = found.beside
+    assert (crafted.who, crafted.units) == ("a malicious server", 16)
     assert (beside.who, beside.units) == ("a curious client", 16)
     assert f"{beside.recovered} of 16" in beside.statement
     turned = tuned(monkeypatch, {}, families=("paillier",), adversary="client")
@@ -301,7 +302,7 @@ def test_what_a_run_holds_is_not_measured_again(
     def nothing(*_: object) -> None:
         pytest.fail("a task was done again")
 
-    monkeypatch.setattr("trilemma.tuning.plan.Bench", partial(_Idle, nothing))
+    monkeypatch.setattr("trilemma.tuning.plan.JobRunner", partial(_Idle, nothing))
     assert once() == first
 
 

@@ -118,7 +118,7 @@ def _attack_result(fields: Mapping[str, Any]) -> AttackResult:
     pictures = fields["pictures"]
     if pictures is not None:
         shown = {name: Shown(**picture) for name, picture in pictures["attacks"].items()}
-        pictures = Pictures(pictures["tagged"], shown)
+        pictures = Pictures(pictures["target"], shown)
     return AttackResult(**{**fields, "after": after, "pictures": pictures})
 
 

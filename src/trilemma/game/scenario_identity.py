@@ -48,6 +48,9 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "distance": "mean squared"
         if scenario.distance is None
         else fingerprint(scenario.distance, key=key),
+        "metric": "by the loss"
+        if scenario.metric is None
+        else fingerprint(scenario.metric, key=key),
         "criterion": repr(scenario.criterion),
         "columns": repr(scenario.input_spec.columns),
         "words": repr(tuple(scenario.words)),

@@ -38,6 +38,7 @@ __all__ = [
     "shift_biases",
     "shifted_biases",
     "stilled",
+    "tensor_name",
 ]
 
 
@@ -214,10 +215,15 @@ def shifted_biases(
     """b + W m of each layer, or b - W m for sign -1, by the bias's name, of weights by name."""
     made = {}
     for name, mean in means.items():
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        weight, bias = (weights[tensor_name(name, own)] for own in ("weight", "bias"))
         places = weight.flatten(2).sum(2) if weight.ndim > 2 else weight
-        made[f"{name}.bias"] = bias + sign * (places @ mean.to(weight).flatten())
+        made[tensor_name(name, "bias")] = bias + sign * (places @ mean.to(weight).flatten())
     return made
+
+
+def tensor_name(layer: str, name: str) -> str:
+    """The name of a layer's tensor in its model, which may be that layer itself."""
+    return f"{layer}.{name}" if layer else name
 
 
 def read_by_layers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trilemma.attacks.crafted import hidden_linear
 from trilemma.game.costs import fewest_rounds
 from trilemma.game.jobs import AttackJob
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
@@ -12,6 +13,7 @@ from trilemma.tuning.choice.other_adversary import BESIDE_GAMES, craftable
 from trilemma.tuning.choice.shown_results import possible_shown
 from trilemma.tuning.families.calibrator import CONTROL_GAMES
 from trilemma.tuning.pareto.family_curves import CURVE_SEEDS, possible_curves
+from trilemma.tuning.proof.attacks_on_proof import EFFORTS
 from trilemma.tuning.proof.baseline_search import FREE_TRAININGS, STEP_TRAININGS
 from trilemma.tuning.proof.noise_sweep import possible_trade_off
 from trilemma.tuning.results.gallery import RECORDS
@@ -47,8 +49,10 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     work: dict[str, dict[Kind, int]] = {}
     if len(measured) < len(plan.families):
         work["trade_off"] = possible_trade_off(plan)
+    besides: dict[Kind, int] = {}
+    if len(measured) < len(plan.families) and hidden_linear(plan.scenario.task.model) is not None:
+        besides[Kind("games", ("exact-posterior",), 1)] = EFFORTS[asked.preset].games
     if measured:
-        besides = work.setdefault("beside", {})
         besides[Kind("games", (lead,), rounds)] = BESIDE_GAMES
         if craftable(plan):
             besides[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
@@ -60,6 +64,8 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
                 _training(plan): points * CURVE_SEEDS,
                 Kind("timings"): points * fewest_rounds(asked.confidence),
             }
+    if besides:
+        work["beside"] = besides
     if pictures and plan.scenario.show_records:
         work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
     control = Range(CONTROL_GAMES, CONTROL_GAMES)

@@ -32,8 +32,8 @@ __all__ = ["Arena", "Batches", "Game", "stacked"]
 class Game:
     """Places are rows of the pool of all clients' records.
 
-    `candidate_set` [N] are the candidates, `line_up[tagged]` is the one that is used. `free` [K,
-    n] says which records of each client may fill batches, by their place within the client.
+    `candidate_set` [N] are the candidates, `candidate_set[target]` is the one that is used. `free`
+    [K, n] says which records of each client may fill batches, by their place within the client.
     """
 
     number: int

@@ -103,7 +103,7 @@ class Observer:
         numbers = [game.number for game in games]
         scenario = self.arena.scenario
         weights = prepare_models(scenario, numbers, steps=self.steps, seed=self.seed)
-        weights = self._handed(weights, games, [True] * len(games), 0)
+        weights = self._handed(weights, games, range(len(games)), 0)
         made = []
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)

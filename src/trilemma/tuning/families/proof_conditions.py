@@ -73,8 +73,11 @@ def unproved(local_training: LocalTraining, protection: Protection) -> tuple[str
 
 
 def _remembers(scenario: Scenario) -> str | None:
-    """The first buffer that is another after other records: a count of calls tells of none."""
-    rows = scenario.records[0].inputs[torch.arange(4) % len(scenario.records[0])]
+    """The first buffer that is another after other records or more of them.
+
+    A count of calls tells nothing of them.
+    """
+    rows = scenario.records[0].inputs[torch.arange(5) % len(scenario.records[0])]
     used = [scenario.as_given() for _ in range(2)]
     with torch.no_grad():
         for model, part in zip(used, (rows[:2], rows[2:]), strict=True):

@@ -47,8 +47,8 @@ class Gallery(Kept):
     """Records drawn at random as pictures [c, h, w] of levels 0 .. 255 between low and high.
 
     Of a table or text, one cell for each of `heads` instead.
-    Every column holds games of its own label in the order of `tagged[label]`, the records that
-    were tagged before the attack.
+    Every column holds games of its own label in the order of `target[label]`, the records that
+    were drawn as targets before the attack.
     """
 
     version_key: ClassVar = "gallery_version"
