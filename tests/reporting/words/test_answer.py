@@ -55,7 +55,7 @@ def test_a_proof_is_a_plain_yes_with_its_rate() -> None:
     # A rate of .142 is no more than 15 of 100, and 1 of 100 is guessed.
     assert "at most 15 of 100 attempts; guessing gives 1. Proved." in first.headline
     assert "gradient clipped" in dict(first.facts)["protection"]
-    assert "sets of every size" in dict(first.facts)["your limit"]
+    assert "for every size, whatever else is known" in dict(first.facts)["your limit"]
 
 
 def test_tests_are_not_called_a_proof_and_their_rate_is_the_limit() -> None:

@@ -29,6 +29,7 @@ from trilemma.reporting.words.answer import (
     not_needed,
     verdict_metric,
 )
+from trilemma.reporting.words.budgets import OTHERS
 from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.proof_text import not_proved, proved
@@ -115,6 +116,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "federation": federation_rows(verdict),
         "deployment": deployment_rows(verdict.deployment),
         "glossary": GLOSSARY,
+        "others": OTHERS,
     }
 
 
@@ -151,6 +153,7 @@ def front_context(front: Front) -> dict[str, Any]:
         "asked": request_rows(front.request, front.claim, rounds=front.claim.rounds),
         "federation": federation_rows(front),
         "glossary": GLOSSARY,
+        "others": OTHERS,
     }
 
 

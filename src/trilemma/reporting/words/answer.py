@@ -182,7 +182,7 @@ def _limit(verdict: Verdict) -> str:
     if proof is not None:
         size = proof.candidates or _SIZE
     every = proof is not None and proof.candidates is None
-    less = " The proof keeps it for sets of every size." if every else ""
+    less = " The proof keeps it for every size, whatever else is known." if every else ""
     if request.at_most is not None:
         return f"The right record is singled out in at most {one_in(request.at_most)}.{less}"
     allowed = hundred(request.resolved(1 / size)[1])
@@ -229,7 +229,8 @@ def cost_facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
         return
     slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
     name, constant = verdict_metric(verdict), verdict.federation.baseline
-    yield "trainings", f"{costs.seeds} pairs of {count(costs.rounds, 'round')}"
+    pairs = f"{costs.seeds} pairs of {count(costs.rounds, 'round')}"
+    yield "trainings", f"{pairs}; intervals at {percent(costs.confidence)} confidence"
     if constant is not None:
         yield "constant answer", f"{metric(constant, name)} {name}"
     yield (
