@@ -28,10 +28,10 @@ GLOSSARY: Final[dict[str, str]] = {
     "participation": "Which rounds used the record. Where it is known, the attacker is told; "
     "where it is secret, each round draws records by chance and nobody is told.",
     "tested": "Every attack of that knowledge played games that had no part in choosing the "
-    "protection, and each passed a test of its own. The confidence is that of the procedure as a "
-    "whole.",
-    "estimate": "A rate from a few games of the strongest attack, with an interval for it alone. It "
-    "shows a price; it is no test.",
+    "protection, and each passed a test of its own. The confidence is that of the whole "
+    "procedure.",
+    "estimate": "A rate from a few games of the strongest attack, with an interval for it alone. "
+    "It shows a price; it is no test.",
     "confidence": "How sure a test is: at 95 %, at most one of twenty procedures like this one "
     "claims what is false.",
     "weighted cost": "The loss of accuracy (or of another metric) times its weight, plus the "
