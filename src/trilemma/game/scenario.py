@@ -57,12 +57,13 @@ _TRIED: Final = 8  # records on which the loss is tried
 
 
 _FRESH: Final = (
-    "Every training, and every model that is attacked, starts from fresh random weights, whatever "
-    "the model holds (frozen tensors stay); where yours is trained already, let "
+    "A model that is trained already. Every training, and every model that is attacked, starts "
+    "from fresh random weights, whatever the model holds (frozen tensors stay); for yours let "
     "Scenario(initialise=...) be a function that loads its weights."
 )
 _OWN: Final = (
-    "Every training, and every model that is attacked, starts from what initialise makes."
+    "Trainings that start from other weights. Each one, and every model that is attacked, starts "
+    "from what initialise makes."
 )
 
 

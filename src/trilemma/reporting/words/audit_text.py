@@ -10,10 +10,10 @@ from trilemma.reporting.words.numbers import (
     at_most,
     bound,
     hundred,
+    lost,
     metric,
     number,
     percent,
-    points,
 )
 from trilemma.reporting.words.terminal import Printer
 
@@ -124,13 +124,7 @@ def _lost(accuracy: Accuracy) -> str:
         return accuracy.reason
     before = metric(accuracy.unprotected, accuracy.metric)
     after = metric(accuracy.protected, accuracy.metric)
-    if accuracy.metric != "accuracy":
-        lost = accuracy.lost
-        return (
-            f"{before} → {after}: {number(lost.value)} [{number(lost.low)}, {number(lost.high)}] "
-            "lost"
-        )
-    return f"{before} → {after}: {points(accuracy.lost)} lost"
+    return f"{before} → {after}: {lost(accuracy.lost, accuracy.metric)}"
 
 
 def _instead(audit: Audit) -> Iterator[tuple[str, str]]:

@@ -20,11 +20,11 @@ __all__ = [
     "hundred",
     "interval",
     "listed",
+    "lost",
     "metric",
     "multiple",
     "number",
     "percent",
-    "points",
     "slower",
     "times",
 ]
@@ -94,37 +94,45 @@ def at_most(rate: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, to a tenth.
+    """A share in per cent, in two digits; what is below all is not rounded up to all.
 
-    >>> percent(0.92727)
-    '92.7 %'
+    >>> percent(0.92727), percent(0.0263), percent(0.9973), percent(1.0), percent(0.0)
+    ('93 %', '2.6 %', '99.7 %', '100 %', '0 %')
     """
-    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
+    cases = 100 * share
+    if 99.5 <= cases < 100:
+        return f"{min(99.9, cases):.1f} %"
+    return f"{cases:.0f} %" if cases >= 9.95 or cases == 0 else f"{cases:.2g} %"
 
 
 def metric(value: float | None, name: str) -> str:
     """A metric's value; accuracy in per cent.
 
     >>> metric(0.93217, "accuracy"), metric(-0.4123, "minus the loss")
-    ('93.2 %', '-0.412')
+    ('93 %', '-0.412')
     """
     if value is None:
         return "–"
     return percent(value) if name == "accuracy" else number(value)
 
 
-def points(estimate: Estimate) -> str:
-    """A difference of accuracies in points, with its limits.
+def lost(estimate: Estimate, name: str) -> str:
+    """How much of a metric is lost or gained, with its limits; accuracy in points.
 
     >>> from trilemma.game.estimates import Estimate
-    >>> points(Estimate(0.0043, -0.0012, 0.0098))
-    '0.4 points [-0.1, 1.0]'
+    >>> lost(Estimate(-0.01, -0.05, 0.03), "accuracy")
+    '1.0 points gained (between 5.0 gained and 3.0 lost)'
+    >>> lost(Estimate(0.05, 0.04, 0.06), "minus the loss")
+    '0.05 lost (between 0.04 lost and 0.06 lost)'
     """
-    value, low, high = (
-        Decimal(100 * end).quantize(Decimal("0.1"), ROUND_HALF_UP) + Decimal("0.0")
-        for end in (estimate.value, estimate.low, estimate.high)
-    )
-    return f"{value} points [{low}, {high}]"
+    accuracy = name == "accuracy"
+
+    def way(value: float, unit: str = "") -> str:
+        amount = f"{100 * abs(value):.1f}" if accuracy else number(abs(value))
+        return f"{amount}{unit} {'gained' if value < 0 and float(amount) else 'lost'}"
+
+    value = way(estimate.value, " points" if accuracy else "")
+    return f"{value} (between {way(estimate.low)} and {way(estimate.high)})"
 
 
 def times(ratio: float) -> str:
