@@ -110,10 +110,11 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
 def _of_measurement(plan: Plan) -> list[str]:
     """What games with some attackers cannot say."""
     tried = ", ".join(plan.suite.attacks)
-    sentences = [
+    others = (
         f"Other attacks, and attackers who know more. Tried were {tried}; `--knows rest` "
         "measures who knows more, and `--knows anyone` proves."
-    ]
+    )
+    sentences = [others]
     if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
         sentences.append(
             f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
