@@ -91,5 +91,6 @@ def _show(found: Examined, spec: str) -> None:
         )
     if (minutes := plan.request.minutes) is not None:
         out.note(
-            f"Once there is an answer, attacks end {minutes:g} minutes after the start (--minutes)."
+            f"Once there is an answer, attacks end {minutes:g} minutes after the start "
+            "(--minutes)."
         )
