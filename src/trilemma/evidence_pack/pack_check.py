@@ -106,6 +106,8 @@ def _named_signer(files: Mapping[str, bytes]) -> Signer | None:
 
 
 def _zip(path: Path) -> dict[str, bytes]:
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is neither a folder nor a file; name a pack.")
     try:
         _require(path.stat().st_size <= _LARGEST, "it is larger than any pack")
         content = path.read_bytes()

@@ -105,7 +105,8 @@ class Privacy(Claimed):
     """Differential privacy: (ε, δ), and the trade-off function of f-DP.
 
     `trade_off` has pairs (α, β): whoever accuses absent records at a rate of α misses present
-    ones at a rate of at least β, given that the record is used. Neighbours differ in one record
+    ones at a rate of at least β, given that the record is used; (ε, δ) is over the draw of the
+    batches, whether it is used or not. Neighbours differ in one record
     (one client, at that level), which counts as zero where it is absent. `remainder` of every
     rate is what fixed point leaves unproved; β has it already.
     """
