@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -106,10 +107,11 @@ def _named_signer(files: Mapping[str, bytes]) -> Signer | None:
 
 
 def _zip(path: Path) -> dict[str, bytes]:
-    if path.exists() and not path.is_file():
-        raise InvalidInput(f"{path} is neither a folder nor a file; name a pack.")
     try:
-        _require(path.stat().st_size <= _LARGEST, "it is larger than any pack")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput(f"{path} is neither a folder nor a file; name a pack.")
+        _require(found.st_size <= _LARGEST, "it is larger than any pack")
         content = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
