@@ -37,13 +37,14 @@ class Claimed:
 class ThreatModel(Claimed):
     """Who attacks.
 
-    `server` says whether it may choose the models that it sends; what it `reads` of an update:
-    single messages, the sum of a round, or nothing. `helpers` clients may share what they know.
+    What it `reads` of an update: single messages, the sum of a round, or nothing. With
+    `chooses_models` the server may send any model; it keeps to the protocol that makes the sums.
+    `helpers` clients may share what they know.
     """
 
     adversary: Literal["server", "client"]
-    server: Literal["curious", "malicious"]
     reads: Literal["messages", "sum", "nothing"]
+    chooses_models: bool
     helpers: int
 
 
