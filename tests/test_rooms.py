@@ -30,7 +30,7 @@ RANK = {
     "game": 7,
     "scenarios": 8,
     "tuning": 8,
-    "paper": 9,
+    "paper_framework": 9,
     "deployment": 9,
     "reporting": 10,
     "testing": 10,

@@ -27,13 +27,13 @@ __all__ = ["CERTIFIED", "KEPT", "certified_families", "check_scenario", "unprove
 CERTIFIED: Final = ("randomization", "randomization+secret-sharing", "randomization+paillier")
 """The families that can be proved: Gaussian noise on clipped updates, nothing chosen by value."""
 _NO_MEMORY: Final = (
-    "Clients that remember past batches (momentum, error feedback, statistics of batches) or "
-    "release anything else that depends on one: plain SGD from the server's weights is proved. "
-    "The server may do with the sums what it likes."
+    "Clients that remember past batches, or send anything else about them. Momentum, error "
+    "feedback and statistics of batches do; proved is plain SGD from the server's weights. The "
+    "server may do with the sums what it likes."
 )
 _NO_RETRY: Final = (
-    "A retry with the same batch: a round that is run again draws batches and noise anew, and "
-    "counts as a further round."
+    "A round that is repeated with the same batch. One that is run again draws batches and noise "
+    "anew, and counts as a further round."
 )
 KEPT: Final = (_NO_MEMORY, _NO_RETRY)
 """What no scenario shows and every node has to keep."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trilemma.game.scenario import Scenario
 from trilemma.learning.modules import with_group_norm
 from trilemma.protection.specs import in_words
-from trilemma.tuning.families.provable import CERTIFIED
+from trilemma.tuning.families.proof_conditions import CERTIFIED
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Source
