@@ -10,31 +10,24 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.audit.framework_parts import part_of
+from trilemma.tuning.audit.framework_parts import FRAMEWORKS, part_of
 from trilemma.tuning.audit.setting_files import Read, read_text
 from trilemma.tuning.audit.setting_parts import Part
 
 __all__ = ["read_flower"]
 
-_FIXED: Final = ("strategy", "noise_multiplier", "clipping_norm", "num_sampled_clients")
-_ADAPTIVE: Final = (
-    "strategy", "noise_multiplier", "num_sampled_clients", "initial_clipping_norm",
-    "target_clipped_quantile", "clip_norm_lr", "clipped_count_stddev",
-)  # fmt: skip
-_POSITIONAL: Final = {
-    "LocalDpMod": ("clipping_norm", "sensitivity", "epsilon", "delta"),
-    "DifferentialPrivacyClientSideFixedClipping": _FIXED,
-    "DifferentialPrivacyServerSideFixedClipping": _FIXED,
-    "DifferentialPrivacyClientSideAdaptiveClipping": _ADAPTIVE,
-    "DifferentialPrivacyServerSideAdaptiveClipping": _ADAPTIVE,
-    "SecAggPlusWorkflow": ("num_shares", "reconstruction_threshold"),
-}
+_WRAPPERS: Final = tuple(
+    f"DifferentialPrivacy{side}Side{how}Clipping"
+    for side in ("Client", "Server")
+    for how in ("Fixed", "Adaptive")
+)
+_OURS: Final = {"SecAggPlusWorkflow": "SecAggPlus"}
 _NOT_AUDITED: Final = ("strategy", "accountant", "timeout")
 _WAITS_FOR: Final = {  # a mod, and what has to be at the server for it
     "fixedclipping_mod": "DifferentialPrivacyClientSideFixedClipping",
@@ -90,11 +83,14 @@ def read_flower(path: Path) -> Read:
                 f"the app of {path} has {wrapper}, but its clients have no {mod}, without which "
                 "it does nothing; add the mod."
             )
-    last = wrappers.pop("SecAggPlusWorkflow", None)
-    parts += [part_of(f"flower.{name}", values) for name, values in wrappers.items()]
-    if last is not None:
-        parts.append(part_of("flower.SecAggPlus", last))
+    wrapped = sorted(wrappers, key=lambda name: name in _OURS)  # what carries it comes last
+    parts += [part_of(_part_of_call(name), wrappers[name]) for name in wrapped]
     return Read(tuple(parts), tuple(notes))
+
+
+def _part_of_call(name: str) -> str:
+    """The part of a call, whose fields are in the order of Flower's own arguments."""
+    return f"flower.{_OURS.get(name, name)}"
 
 
 def _flat(config: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
@@ -218,7 +214,7 @@ class _App:
         for source in self.sources:
             for node in ast.walk(source.tree):
                 name = source.name(node.func) if isinstance(node, ast.Call) else ""
-                if isinstance(node, ast.Call) and name in _POSITIONAL and name != "LocalDpMod":
+                if isinstance(node, ast.Call) and name in (*_WRAPPERS, *_OURS):
                     yield name, self.arguments(source, node)
 
     def arguments(self, source: _Source, call: ast.Call) -> dict[str, Any]:
@@ -231,7 +227,12 @@ class _App:
                 f"{source.path}, line {call.lineno}: the arguments of {name} are not written out; "
                 "give the setting as text."
             )
-        given = dict(zip(_POSITIONAL[name], call.args, strict=False))
+        places = [
+            field.name for field in fields(FRAMEWORKS[f"flower.{_OURS.get(name, name)}"])
+        ]  # those of Flower's own
+        if name in _WRAPPERS:
+            places.insert(0, "strategy")
+        given = dict(zip(places, call.args, strict=False))
         given |= {str(keyword.arg): keyword.value for keyword in call.keywords}
         return {
             key: self._value(source, value, f"{key} of {name}")
