@@ -512,6 +512,15 @@ def test_what_a_job_may_do_besides_is_told(tmp_path: Path) -> None:
     [
         *("[", "[]", '{"scopes": 3}', '{"a": 1}', '{"scopes": [3]}', "\x00", '{"scopes": NaN}'),
         '{"task_result_filters": [{"path": "PercentilePrivacy"}]}',
+        (
+            '{"scopes": [{"name": "a", "task_result_filters": [{"name": "ExcludeVars", "args": '
+            '{"exclude_vars": 3}}]}]}'
+        ),
+        (
+            '{"scopes": [{"name": "a", "task_result_filters": [{"name": "SVTPrivacy", "args": '
+            '{"data_kinds": 3}}]}]}'
+        ),
+        '{"task_result_filters": [], "executors": [{"executor": 3}]}',
         '{"scopes": [{"name": "a", "task_result_filters": {"path": "PercentilePrivacy"}}]}',
         '{"scopes": [{"name": "a", "task_result_filters": [{"name": "SVTPrivacy", "args": 3}]}]}',
     ],

@@ -95,9 +95,12 @@ def part_of(name: str, values: Mapping[str, Any]) -> Part:
     if missing:
         raise InvalidInput(f"{name} needs {', '.join(missing)}; write {_example(name)}.")
     for key, value in values.items():
-        wants_text = key == "exclude_vars"
-        plain = value is None or isinstance(value, int | float)
-        if not wants_text and not plain:
+        if key == "exclude_vars":
+            names = value if isinstance(value, list | tuple) else [value]
+            if all(isinstance(item, str) for item in names):
+                continue
+            raise InvalidInput(f"exclude_vars is {value!r:.80}; names or a text are needed.")
+        if value is not None and not isinstance(value, int | float):
             raise InvalidInput(f"{key} of {name} is {value!r:.80}; a number is needed.")
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidInput(f"{key} of {name} is {value}; a finite number is needed.")
