@@ -107,8 +107,8 @@ def test_a_use_without_noise_leaves_nothing_to_spend(tmp_path: Path) -> None:
     assert accountant.would_exceed(release())
     accountant.load_state_dict(state)
     assert accountant.num_releases == 2, "the ledger's own count stands"
+    fresh = LedgerAccountant(config(), ledger=tmp_path / "another")
     with pytest.raises(InvalidInput, match="more releases than the ledger"):
-        fresh = LedgerAccountant(config(), ledger=tmp_path / "another")
         fresh.load_state_dict(accountant.state_dict())
 
 
