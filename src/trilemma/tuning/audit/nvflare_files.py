@@ -55,9 +55,12 @@ def _scopes(path: Path, document: Mapping[str, Any]) -> Read:
 
 def _job(folder: Path) -> Read:
     """The client configurations of a job, which must agree; a site's own filters come before."""
-    files = sorted(folder.rglob("config_fed_client.json"))
-    if not files:
+    try:
         other = sorted(folder.rglob("config_fed_client.*"))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {folder} ({error.strerror}); check its name.") from None
+    files = [path for path in other if path.suffix == ".json"]
+    if not files:
         raise InvalidInput(
             f"{folder} holds no config_fed_client.json"
             + (f" but {other[0].name}; export the job as JSON." if other else
