@@ -42,6 +42,7 @@ from trilemma.deployment.nvflare import (
 from trilemma.errors import InvalidInput, NotConfigured
 from trilemma.scenarios.digits import digits
 
+NOISE = "randomization:variance=1e-4,clip=1.0"
 SCENARIO = digits(clients=4)
 PART = SCENARIO.records[0]
 
@@ -224,6 +225,8 @@ def test_training_that_fails_sends_zeros(admit: AdmitTask) -> None:
         ({}, "differences", "kind WEIGHT_DIFF"),
         ({"policy": "smallest-cohort = 4"}, "train", "does not tell a node how many"),
         ({"policy": "threshold = 2"}, "train", "a sum of 2 clients at least"),
+        ({"policy": f'protection = "{NOISE}"'}, "train", "updates are not clipped"),
+        ({"policy": 'protection = "secret-sharing"'}, "train", "reads single messages"),
         ({"policy": f'verdict = "sha256:{"0" * 64}"'}, "train", "is not one that it names"),
         ({"ledger": ""}, "train", "trilemma-ledger"),
     ],

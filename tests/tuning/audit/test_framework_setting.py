@@ -374,6 +374,11 @@ def test_a_mod_that_nobody_knows_is_told(tmp_path: Path) -> None:
         (f"{MODS}app = make()", "", "the clientapp client_app:app is computed"),
         (f"{MODS}app = ClientApp(mods=[secaggplus_mod])", "", "its server has no SecAggPlus"),
         (f"{MODS}app = ClientApp()", AGGREGATED, "clients have no secaggplus_mod"),
+        (
+            f"{MODS}app = ClientApp(mods=[secaggplus_mod])",
+            f"{AGGREGATED}\nother = Hidden(4, 3)",
+            "sets SecAggPlusWorkflow twice",
+        ),
         (f"{MODS}app = ClientApp(mods=[LocalDpMod(float('x'), 1, 1, 1e-5)])", "", "is computed"),
     ],
 )
