@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trilemma.execution.run_files import write_text
-from trilemma.paper.paper_result import Paper
+from trilemma.paper_framework.paper_result import Paper
 from trilemma.reporting.page.earlier_schemas import earlier_rows
 from trilemma.reporting.page.sections import (
     front_context,

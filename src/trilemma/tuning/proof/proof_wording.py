@@ -26,7 +26,7 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
     singles the right one out in at most 17 of 100 attempts; guessing gives 1. Proved."
     """
     if proof is None:
-        return f"A proof that the leakage is at most {request.budget:g}, whoever attacks: none."
+        return f"A proof that the leakage is at most {request.budget:g} for every attacker: none."
     size = _SIZE if proof.candidates is None else proof.candidates
     seen = "the round" if proof.rounds == 1 else f"all {proof.rounds:,} rounds"
     who = "Someone who"
@@ -34,7 +34,7 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
         who, seen = "A client that", f"only the means of {seen}"
     does = [f"holds {size:,} equally likely {proof.level}s", f"sees {seen}"]
     if proof.participation == "secret":
-        does.append("is not told which of them used the record")
+        does.append("does not know which of them used the record")
     if proof.helpers and transport != "plain":
         does.append(f"is helped by {_clients(proof.helpers)}")
     cases = cases_at_most(proof.success[size])
