@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Final
 
-from trilemma.quantities import cases_at_most
+from trilemma.quantities import cases_at_most, rounded_up
 
 if TYPE_CHECKING:
     from trilemma.game.estimates import Estimate
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "at_most",
     "bits",
+    "bound",
     "change",
     "count",
     "hundred",
@@ -29,19 +30,19 @@ __all__ = [
 ]
 
 # Halves go away from zero, as in JavaScript's toPrecision.
-_THREE: Final = Context(prec=3, rounding=ROUND_HALF_UP)
+_DIGITS: Final = 3
 _ALIKE: Final = 0.005  # of a ratio that people would call 1
 
 
-def number(value: float | None) -> str:
-    """Three significant digits, with an exponent below 10⁻⁴ and from 10⁶ on; None is a dash.
+def number(value: float | None, digits: int = _DIGITS) -> str:
+    """Significant digits, with an exponent below 10⁻⁴ and from 10⁶ on; None is a dash.
 
     >>> [number(each) for each in (0.2180428, 1.0, 0.00012702, 4.81e-18, 77576.0, -0.67097, None)]
     ['0.218', '1', '0.000127', '4.81e-18', '77600', '-0.671', '–']
     """
     if value is None:
         return "–"
-    rounded = _THREE.plus(Decimal(value))
+    rounded = Context(prec=digits, rounding=ROUND_HALF_UP).plus(Decimal(value))
     if not rounded:
         return "0"
     exponent = rounded.adjusted()
@@ -50,6 +51,15 @@ def number(value: float | None) -> str:
         return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa = f"{rounded.scaleb(-exponent):f}"
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
+
+
+def bound(value: float, digits: int = _DIGITS) -> str:
+    """An upper bound, or noise that is needed: never rounded down.
+
+    >>> bound(3.9012), bound(13.51553, 5), bound(0.3)
+    ('3.91', '13.516', '0.3')
+    """
+    return number(rounded_up(value, digits), digits)
 
 
 def interval(estimate: Estimate | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.protection.protection import Protection
-from trilemma.reporting.words.numbers import at_most, count, hundred, number
+from trilemma.reporting.words.numbers import at_most, bound, count, hundred, number
 from trilemma.tuning.families.proof_conditions import unproved
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ def candidate_sets(
 
 def readings(proof: Certificate) -> tuple[str, ...]:
     """What the numbers say beyond the candidate sets."""
-    most = f"the leakage is at most {number(proof.leakage)}"
+    most = f"the leakage is at most {bound(proof.leakage)}"
     where = f"at N = {proof.worst_candidates:,}"
     if proof.worst_candidates >= _ENDLESS:
         where = "by ever longer ones"
     reach = f"Whatever the length of the candidate set, {most}, reached {where}."
     if proof.candidates is not None:
         reach = f"For a candidate set of {proof.candidates:,}, {most}; longer ones may leak more."
-    epsilon, delta = number(proof.epsilon), number(proof.delta)
+    epsilon, delta = bound(proof.epsilon), number(proof.delta)
     member = (
         f"Someone who names the records that were used, and wrongly names 1 % of those that were "
         f"not, finds at most {at_most(proof.true_positive_rate)} of those that were."

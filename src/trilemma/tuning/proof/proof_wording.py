@@ -64,6 +64,11 @@ def proved_limits(
         )
     if proof.rounds == 1:
         sentences.append("Several rounds. An attacker who combines their updates learns more.")
+    if proof.participation == "secret":
+        sentences.append(
+            "Clients that take part in fewer rounds. The fewer there are, the worse they hide in "
+            "which of them a record was used."
+        )
     if proof.level == "client":
         sentences.append("A person who is behind several clients.")
     else:
