@@ -16,6 +16,7 @@ from trilemma.reporting.words.answer import (
     verdict_metric,
 )
 from trilemma.reporting.words.numbers import (
+    bound,
     count,
     hundred,
     interval,
@@ -124,7 +125,7 @@ def _show_candidates(out: Printer, verdict: Verdict) -> None:
 
 def _leaks(each: Candidate) -> str:
     if each.certificate is not None:
-        return f"at most {number(each.certificate.leakage)}"
+        return f"at most {bound(each.certificate.leakage)}"
     if each.leakage is not None:
         return f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
     if each.basis == "cryptographic":
