@@ -67,8 +67,8 @@ def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.protection is not None:
         spec = short_spec(verdict.protection.describe())
         yield "spec", spec.replace(",", ", ").replace("+", " + ")
-    if verdict.leakage is not None:
-        yield "leakage", f"{interval(verdict.leakage)}; limit {number(verdict.request.budget)}"
+    if verdict.choice is not None:
+        yield "leakage", f"{_leaks(verdict.choice)}; limit {number(verdict.request.budget)}"
     yield from cost_facts(verdict)
     for item in verdict.beside:
         leak = "" if item.leakage is None else f"; leakage {interval(item.leakage)}"
