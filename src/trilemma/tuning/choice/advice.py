@@ -109,13 +109,12 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
 
 def _of_measurement(plan: Plan) -> list[str]:
     """What games with some attackers cannot say."""
-    claim = plan.claim
-    these = (
-        f"Other attacks, and attackers who know more. Tried were "
-        f"{', '.join(plan.suite.attacks)}; `--knows rest` measures who knows more, and "
-        f"`--knows anyone` proves."
+    tried = ", ".join(plan.suite.attacks)
+    others = (
+        f"Other attacks, and attackers who know more. Tried were {tried}; `--knows rest` "
+        "measures who knows more, and `--knows anyone` proves."
     )
-    sentences = [these]
+    sentences = [others]
     if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
         sentences.append(
             f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
@@ -124,8 +123,8 @@ def _of_measurement(plan: Plan) -> list[str]:
     sentences.append(
         "Single records, which may leak more than the average over records and clients."
     )
-    if claim.rounds > 1:
-        used = 100 * plan.setting.used(claim.rounds)
+    if plan.claim.rounds > 1:
+        used = 100 * plan.setting.used(plan.claim.rounds)
         sentences.append(
             f"Records that the training leaves out. It uses {used:.2g} % of them, and the "
             f"rate is that of records that it uses."
