@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View
-from trilemma.attacks.labels import _sets, infer_labels
+from trilemma.attacks.labels import infer_labels, nearest_labels
 from trilemma.attacks.matching import Units
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
@@ -104,7 +104,7 @@ def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
 def test_the_likeliest_sets_of_labels_are_those_nearest_to_what_is_expected() -> None:
     """Against all counts that an exchange of one record makes of the best."""
     expected = torch.tensor([[2.3, 1.1, 0.6], [1.3, 1.6, 1.1]])
-    found = _sets(expected, 4, 4)
+    found = nearest_labels(expected, 4, 4)
     assert found.shape == (2, 4, 4)
     for row, sets in zip(expected, found, strict=True):
         counts = torch.stack([torch.bincount(item, minlength=3) for item in sets])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.learning import Task
     from trilemma.records.range import InputSpec
 
-__all__ = ["infer_labels", "last_linear", "likely_labels", "tensor_slices"]
+__all__ = ["infer_labels", "last_linear", "likely_labels", "nearest_labels", "tensor_slices"]
 
 _PROBES = 64  # random inputs that tell the mean prediction p at the weights
 
@@ -77,7 +77,7 @@ def likely_labels(units: Units, seed: int, most: int) -> torch.Tensor | None:
     shares = shares[:, :, None] if shares.ndim == 2 else shares[:, :, bias]
     if not bool((shares == shares[:, :1]).all()):
         return None
-    return _sets(_expected(units, bias, shares.sum(1), seed), view.records, most)
+    return nearest_labels(_expected(units, bias, shares.sum(1), seed), view.records, most)
 
 
 def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor | None:
@@ -108,10 +108,10 @@ def _expected(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torc
     return view.records * counts * known / counts.clamp(min=0).sum(1, keepdim=True)
 
 
-def _sets(expected: torch.Tensor, records: int, most: int) -> torch.Tensor:
+def nearest_labels(expected: torch.Tensor, records: int, most: int) -> torch.Tensor:
     """Labels [U, L, S]: of the counts nearest to those expected [U, C], and of their neighbours.
 
-    >>> _sets(torch.tensor([[1.4, 0.6]]), 2, 2).tolist()
+    >>> nearest_labels(torch.tensor([[1.4, 0.6]]), 2, 2).tolist()
     [[[0, 1], [0, 0]]]
     """
     chosen, left = [], expected

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.attacks.matching.lbfgs import Evaluate
 
-__all__ = ["MAP"]
+__all__ = ["MAP", "bound_posterior", "normal_starts"]
 
 _BORDER = 500.0  # weight of the value range beside the log density of the prior
 
@@ -76,13 +76,13 @@ class MAP:
     ) -> Minima:
         sums = units.view.observation.clients > 1
         size = units.view.records * prior.size
-        drawn = _normal(units, starts, size, seed).to(units.weights)
+        drawn = normal_starts(units, starts, size, seed).to(units.weights)
         points = (0.7 if sums else 0.5) * drawn
         never = torch.full_like(units.noise, -torch.inf)
         levels = self.sum_levels if sums else self.message_levels
         for variance, falls, iterations in units.variances(levels):
             minima = minimise(
-                _bound(units, prior, labels, variance),
+                bound_posterior(units, prior, labels, variance),
                 points,
                 torch.where(falls, never, torch.inf),  # any other is where it ends already
                 solved=never,
@@ -95,7 +95,7 @@ class MAP:
         return minima
 
 
-def _normal(units: Units, starts: int, size: int, seed: int) -> torch.Tensor:
+def normal_starts(units: Units, starts: int, size: int, seed: int) -> torch.Tensor:
     """Standard normal [U, R, size], one stream a unit's number."""
     streams = (Seeded(seed).torch_generator("map", *number) for number in units.numbers)
     drawn = [
@@ -127,7 +127,7 @@ def _inputs(numbers: torch.Tensor, view: View) -> torch.Tensor:
     return spec.inputs(numbers[..., : spec.size].reshape(*numbers.shape[:-1], *spec.shape))
 
 
-def _bound(
+def bound_posterior(
     units: Units, prior: Prior, labels: torch.Tensor, variance: torch.Tensor
 ) -> Callable[[torch.Tensor], Evaluate]:
     """What `minimise` binds: the negative log posterior of z [A, n·d] and its gradient."""

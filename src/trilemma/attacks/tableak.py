@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.records.range import InputSpec
 
-__all__ = ["TabLeak"]
+__all__ = ["TabLeak", "pooled_starts"]
 
 _HISTORY: Final = 20
 _SOLVED: Final = 1e-8
@@ -82,7 +82,7 @@ class TabLeak(InvertingGradients):
             slots=self.slots,
             tolerance=_SOLVED,
         )
-        return _pooled(found, spec, len(units), count)
+        return pooled_starts(found, spec, len(units), count)
 
 
 def _chosen(units: Units, rows: torch.Tensor) -> Units:
@@ -91,7 +91,9 @@ def _chosen(units: Units, rows: torch.Tensor) -> Units:
     return replace(units, **{name: getattr(units, name)[rows] for name in names})
 
 
-def _pooled(found: Reconstructions, spec: InputSpec, units: int, starts: int) -> Reconstructions:
+def pooled_starts(
+    found: Reconstructions, spec: InputSpec, units: int, starts: int
+) -> Reconstructions:
     """What the starts [U·R] of each unit say together."""
     loss = torch.where(found.failed, torch.inf, found.loss).reshape(units, starts)
     inputs = found.inputs.reshape(units, starts, *found.inputs.shape[1:])

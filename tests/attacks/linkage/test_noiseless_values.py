@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
-from tests.attacks.posterior.test_exact_values import sparse
+from tests.attacks.posterior.sparse_inputs import sparse
 from torch import nn
 from torch.nn.functional import cross_entropy
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from tests.attacks.conftest import make_problems
 
-from trilemma.attacks.map_prior import _normal
+from trilemma.attacks.map_prior import normal_starts
 from trilemma.attacks.matching import Candidates, Units, random_starts
 from trilemma.learning import LocalTraining, Task
 from trilemma.observations import Noise
@@ -76,7 +76,7 @@ def test_starts_go_by_the_units_numbers() -> None:
     def starts(*places: int) -> torch.Tensor:
         units = Units.of([views[place] for place in places], "single")
         drawn = random_starts(units, Candidates.of(units.view, joint=True), "dlg", 2, 7)
-        return torch.cat((drawn, _normal(units, 2, 9, 7)), 2)
+        return torch.cat((drawn, normal_starts(units, 2, 9, 7)), 2)
 
     def distinct(drawn: torch.Tensor) -> int:
         return len({tuple(row) for row in drawn.flatten(0, 1).tolist()})

@@ -25,7 +25,7 @@ from trilemma.learning import RecordLoss, client_update, record_gradients, writt
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining, Products, Task
 
-__all__ = ["Read"]
+__all__ = ["Read", "drawn_batches", "whitening"]
 
 _MADE: Final = 2**23  # numbers of which some are read: updates times coordinates
 _LOOKED: Final = 64  # records by which the coordinates that are read are chosen
@@ -86,16 +86,16 @@ class Read:
         )
         if beside is None or not simulable(task, training, people):
             return found
-        rows, sent, norms = _drawn(people.count, training.unit_size, seed), [], []
+        rows, sent, norms = drawn_batches(people.count, training.unit_size, seed), [], []
         for item in _sent(task, path[0][0], people, rows, training, made):
             sent.append(axes.read(item))
             if clipped:
                 squares = [written_out(part).square().sum(1) for part in item]
                 norms.append(torch.stack(squares).sum(0).sqrt())
-        fitted = found._fitted(rows, torch.cat(sent), axes.tensors)
+        fitted = found.fitted(rows, torch.cat(sent), axes.tensors)
         return replace(fitted, norms=torch.cat(norms)) if clipped else fitted
 
-    def _fitted(self, rows: torch.Tensor, sent: torch.Tensor, tensors: torch.Tensor) -> Read:
+    def fitted(self, rows: torch.Tensor, sent: torch.Tensor, tensors: torch.Tensor) -> Read:
         """The same with contributions that fit the updates [M, k] of batches of the population.
 
         In a batch of records `rows` [M, S] they are β_l times as far from their mean, on the
@@ -145,7 +145,7 @@ class Read:
             else:
                 left = batches.sqrt() * self.left
                 unit = (spread + _variance(left[None])).rsqrt()[:, None]
-                whitened = _whitening(left * unit[0])
+                whitened = whitening(left * unit[0])
                 rows = [whitened(row * unit) for row in rows]
                 anchors = whitened(anchors * unit)
         return tabulate(
@@ -156,7 +156,7 @@ class Read:
         )
 
 
-def _drawn(people: int, size: int, seed: int) -> torch.Tensor:
+def drawn_batches(people: int, size: int, seed: int) -> torch.Tensor:
     """Rows [M, size] of records of a population that make up batches."""
     count = max(_FEWEST, _SENT // size)
     generator = Seeded(seed).torch_generator("batches that are simulated")
@@ -186,7 +186,7 @@ def _sent(
             yield torch.split(updates, list(task.layout.sizes), 1)
 
 
-def _whitening(rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+def whitening(rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """Multiplies vectors [..., k] by (I + AᵀA)^-1/2, A the rows [M, k] divided by √M.
 
     = I - Aᵀ V diag(1 / (1 + q + √(1 + q))) Vᵀ A, with AAᵀ = V diag(q) Vᵀ.
