@@ -33,6 +33,7 @@ __all__ = [
     "check_bandwidth",
     "compare",
     "fewest_rounds",
+    "in_points",
     "lost_accuracy",
     "median_estimate",
     "paired_estimate",
@@ -104,7 +105,7 @@ def compare(
     ]
     reached = fmean(item.metric for item in best) if best else None
     if _are_accuracies(unprotected):
-        clients = list(map(_in_points, clients))
+        clients = list(map(in_points, clients))
         reached = None if reached is None else round(reached, 2)
     ratios = [
         after.duration(bandwidth) / before.duration(bandwidth) - 1
@@ -143,7 +144,7 @@ def lost_accuracy(
     if not _are_accuracies(unprotected):
         return without, within, lost
     within = within if _is_noisy(protection) else round(within, 2)
-    return round(without, 2), within, _in_points(lost)
+    return round(without, 2), within, in_points(lost)
 
 
 _Scores = tuple["torch.Tensor | None", "torch.Tensor | None"]
@@ -185,7 +186,7 @@ def _are_accuracies(trainings: Sequence[History]) -> bool:
     return all(item is not None and np.isin(item.numpy(), (0.0, 1.0)).all() for item in scores)
 
 
-def _in_points(share: Estimate) -> Estimate:
+def in_points(share: Estimate) -> Estimate:
     """The estimate in whole hundredths, its interval widened to such."""
     return Estimate(
         round(share.value, 2), math.floor(share.low * 100) / 100, math.ceil(share.high * 100) / 100

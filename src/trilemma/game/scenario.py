@@ -23,8 +23,10 @@ from trilemma.game.differentiability import (
     is_checked,
 )
 from trilemma.game.validation import (
+    check_clients_kind,
     check_device,
     check_labels,
+    check_local_training_kind,
     check_loss_kind,
     check_mean,
     check_model_kind,
@@ -55,12 +57,13 @@ _TRIED: Final = 8  # records on which the loss is tried
 
 
 _FRESH: Final = (
-    "Every training, and every model that is attacked, starts from fresh random weights, whatever "
-    "the model holds (frozen tensors stay); where yours is trained already, let "
+    "A model that is trained already. Every training, and every model that is attacked, starts "
+    "from fresh random weights, whatever the model holds (frozen tensors stay); for yours let "
     "Scenario(initialise=...) be a function that loads its weights."
 )
 _OWN: Final = (
-    "Every training, and every model that is attacked, starts from what initialise makes."
+    "Trainings that start from other weights. Each one, and every model that is attacked, starts "
+    "from what initialise makes."
 )
 
 
@@ -127,6 +130,8 @@ class Scenario:
         check_device(self.device)
         check_model_kind(self.model)
         check_loss_kind(self.loss)
+        check_clients_kind(self.clients)
+        check_local_training_kind(self.local_training)
         self._read_records()
         self._check_rounds()
         some = tried(self.records[0], (*self.records[1:], self.test_records, self.public_records))
@@ -222,7 +227,8 @@ class Scenario:
         if is_checked():
             return
         sample, first = self._tried(), training.batch
-        check_shapes(task, sample.inputs, sample.labels)
+        if not self.unlabelled:
+            check_shapes(task, sample.inputs, sample.labels)
         if self.sends_statistics:
             check_statistics(self.as_given(), task, inputs[:first], labels[:first], training)
         check_loss(task, sample.inputs, sample.labels, training)

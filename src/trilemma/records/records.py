@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from trilemma.errors import InvalidInput
 from trilemma.records.parts import packed
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from trilemma.records.parts import Part
 
-__all__ = ["Dataset", "Records"]
+__all__ = ["Dataset", "Records", "is_pair"]
 
 
 class Dataset(Protocol):
@@ -48,10 +49,12 @@ class Records:
             return dataset
         if _is_empty(dataset):
             raise InvalidInput(f"{whose} has no records; leave it out, or give it some.")
-        if _is_pair(dataset):
+        if is_pair(dataset):
             return cls._checked(*_pair_of(dataset, whose), whose)
         if isinstance(dataset, tuple) and len(dataset) == 2 and _is_batch(dataset[0], dataset[1]):
             return cls._of_columns(dataset[0], dataset[1], whose)
+        if cure := _misread(dataset):
+            raise InvalidInput(f"{whose} is {cure}.")
         try:
             pairs = [dataset[index] for index in range(len(dataset))]
             firsts, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -139,9 +142,24 @@ class Records:
 
 def _is_empty(dataset: Any) -> bool:
     """Whether there is no record: no pair, or a pair of arrays without rows."""
-    held = dataset[0] if _is_pair(dataset) else dataset
+    held = dataset[0] if is_pair(dataset) else dataset
     shape = getattr(held, "shape", None)
     return shape[:1] == (0,) if shape is not None else hasattr(held, "__len__") and not len(held)
+
+
+def _misread(data: Any) -> str:
+    """What this is and what to give in its place; "" for what may be a dataset of pairs."""
+    if isinstance(data, DataLoader):
+        return "a DataLoader, which draws its own batches; give its records, loader.dataset"
+    if isinstance(data, list | tuple) and len(data) == 2:
+        if all(hasattr(item, "shape") for item in data):
+            return "a list of two arrays; give them as a pair, (inputs, labels)"
+        sizes = [len(item) if isinstance(item, list) else 0 for item in data]
+        if sizes[0] == sizes[1] > 2:
+            return (
+                "two lists of numbers; make arrays of them, (np.array(inputs), np.array(labels))"
+            )
+    return ""
 
 
 def _is_batch(inputs: Any, labels: Any) -> bool:
@@ -178,10 +196,10 @@ def _stack(rows: list[Any]) -> torch.Tensor:
     return torch.stack([torch.as_tensor(row) for row in rows])
 
 
-def _is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
+def is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
     """Whether this is a pair of arrays, and not a dataset of two records.
 
-    >>> _is_pair((torch.rand(9, 4), np.zeros(9))), _is_pair([(torch.rand(4), 0)] * 2)
+    >>> is_pair((torch.rand(9, 4), np.zeros(9))), is_pair([(torch.rand(4), 0)] * 2)
     (True, False)
     """
     return isinstance(data, tuple) and len(data) == 2 and all(hasattr(e, "shape") for e in data)
@@ -190,6 +208,11 @@ def _is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
 def _pair_of(data: tuple[Any, Any], whose: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs [n, *shape] and labels [n, ...]; real numbers keep their kind, floats are single."""
     inputs, labels = _tensor_of(data[0], "inputs", whose), _tensor_of(data[1], "labels", whose)
+    if inputs.ndim == 1 == labels.ndim and len(inputs) == len(labels):
+        raise InvalidInput(
+            f"the inputs of {whose} have the shape {tuple(inputs.shape)}: one number a record, "
+            f"without an axis for its columns; give inputs.reshape(-1, 1)."
+        )
     if inputs.ndim < 2 or labels.ndim < 1 or len(inputs) != len(labels):
         raise InvalidInput(
             f"{whose} is given as a pair of inputs [n, ...] and labels [n], got the shapes "

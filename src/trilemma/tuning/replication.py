@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scipy.stats import binom
 
@@ -19,7 +19,7 @@ from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import decode
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
-from trilemma.game.playing.suite import suite_of
+from trilemma.game.playing.suite import leading, suite_of
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import parts_of, require_own, require_scenario
 from trilemma.observations import Adversary
@@ -65,12 +65,22 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Known:
-    """Limits of the success rate of who knows so much; where they are `crossed`, one is wrong."""
+    """Limits of the success rate of who knows so much; where they are `crossed`, one is wrong.
+
+    `claimed` says that the verdict's claim covers this threat model.
+    """
 
     knows: KnowledgeLevel
+    claimed: bool
     low: float
     high: float
     crossed: bool
+
+    def answer(self, allowed: float) -> Literal["holds", "fails", "undecided"]:
+        """Whether these games alone show a rate of at most `allowed`, a higher one, or neither."""
+        if self.crossed or self.low <= allowed < self.high:
+            return "undecided"
+        return "holds" if self.high <= allowed else "fails"
 
 
 @dataclass(frozen=True)
@@ -106,9 +116,10 @@ class Replication:
             [[item.units] for item in best],
             confidence=1 - (1 - self.verdict.request.confidence) * share,
         )
-        rows = zip(knowledge_levels, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
+        rows = zip(best, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
         return tuple(
-            Known(knows, float(low), float(high), bool(x)) for knows, low, high, x in rows
+            Known(item.knows, item.claimed, float(low), float(high), bool(x))
+            for item, low, high, x in rows
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -118,7 +129,10 @@ class Replication:
             "largest_success_rate": self.verdict.largest_success_rate,
             "seed": self.seed,
             "attacks": [asdict(attacked) for attacked in self.attacks],
-            "by_knowledge": [asdict(known) for known in self.by_knowledge],
+            "by_knowledge": [
+                asdict(known) | {"answer": known.answer(self.verdict.largest_success_rate)}
+                for known in self.by_knowledge
+            ],
         }
 
 
@@ -156,6 +170,7 @@ def replicate(
     wanted = {
         name: _attacked(verdict, protection, name, units)
         for knows in knowledge_levels
+        if leading(scenario, knows, 1)
         for name in suite_of(scenario, knows).attacks
         if get(name).knows in knowledge_levels
     }

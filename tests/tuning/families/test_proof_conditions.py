@@ -100,3 +100,40 @@ def test_other_families_are_refused_with_a_reason(name: str, why: str) -> None:
     sentence = rf"proved of {re.escape(name)}.*{why}.*choose from randomization"
     with pytest.raises(InvalidInput, match=sentence):
         certified_families(["randomization", name], clients=5)
+
+
+class Banked(nn.Module):
+    """Adds what it last saw to what it makes of tokens, and keeps that in no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.inner, self.drop = nn.Embedding(9, 6), nn.Linear(6, 3), nn.Dropout()
+        self.bank: torch.Tensor | None = None
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        bank, made = self.bank, self.inner(self.drop(self.table(tokens)).mean(1))
+        self.bank = made.detach().mean(0)
+        outputs: torch.Tensor = made if bank is None else made + bank.to(made)
+        return outputs
+
+
+class Plain(Banked):
+    """The same without the memory."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.bank = None
+        return super().forward(tokens)
+
+
+def read_tokens(model: nn.Module) -> Scenario:
+    def records(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = torch.randint(9, (20, 5), generator=torch.Generator().manual_seed(seed))
+        return tokens, tokens[:, 0] % 3
+
+    return Scenario(model, nn.functional.cross_entropy, [records(0), records(1)], records(2))
+
+
+def test_a_memory_that_is_no_buffer_is_refused_and_dropout_is_none() -> None:
+    check_scenario(read_tokens(Plain()), by_record=True)
+    with pytest.raises(InvalidInput, match="answer, by something that is no buffer, changes"):
+        check_scenario(read_tokens(Banked()), by_record=True)

@@ -131,7 +131,8 @@ def _attacked(
 
     To an attack that links views each beginning is a training of its own, with a number.
     """
-    flat, candidate_sets = [], []
+    flat: list[View] = []
+    candidate_sets = []
     for game, own in zip(games, beginnings, strict=True):
         for count, part in own.items():
             number = Seeded(game.number).integer("beginning", count)

@@ -89,7 +89,7 @@ def suite_of(
     if not able:
         raise InvalidInput(
             f"no attack of an attacker who knows {knows!r} applies to this scenario "
-            f"({why_not(scenario, order[0])}); attack with knows='candidates'."
+            f"({why_not(scenario, order[0])}); use knows='candidates'."
         )
     lost = (name for name in able[1:] if _hopeless(scenario, name, scenario.per_round))
     return Suite(knows, tuple(able), frozenset(lost))
@@ -217,7 +217,7 @@ def _asked(scenario: Scenario, knows: KnowledgeLevel, asked: Sequence[str]) -> S
             raise InvalidInput(
                 f"the attack {name!r} needs the knowledge {needed!r}, but the attacker is said "
                 "to know "
-                f"{knows!r}; attack with knows={needed!r}, or leave it out."
+                f"{knows!r}; use knows={needed!r}, or leave it out."
             )
         if (reason := why_not(scenario, name)) is not None:
             raise InvalidInput(f"{reason}; leave {name!r} out.")

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.verdict import RoundsPoint
 
 __all__ = [
-    "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt", "untried", "weak",
-    "weighed",
+    "PROVISIONAL", "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt",
+    "untried", "weak", "weighed",
 ]  # fmt: skip
+
+PROVISIONAL: Final = "Provisional:"
+"""How a limit begins that says of a verdict that a better one follows."""
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
     "public": "owns public records of the same kind",
-    "candidates": "has a list of {n} candidates",
-    "rest": "has a list of {n} candidates and every other record of every client",
+    "candidates": "holds the {n} candidates",
+    "rest": "holds the {n} candidates and every other record of every client",
 }
 _SHOWN_AS: Final = {
     "first": "attacks on the first answer",
@@ -45,7 +48,8 @@ _COMBINED: Final = "randomization+secret-sharing"
 def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | None = None) -> str:
     """Who is held off, over which rounds, out of how many candidates, and how often it is right.
 
-    "A server that has a list of 100 candidates guesses the right one in at most 21 of 100 cases."
+    "A server that holds the 100 candidates and sees one round that used the record singles it
+    out in at most 21 of 100 attempts; guessing gives 1. At 95 % confidence."
     """
     proof = None if chosen is None else chosen.certificate
     if proof is not None or request.knows == "anyone":
@@ -54,18 +58,17 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
     who = "A server" if request.adversary is Adversary.SERVER else "A curious client"
     knows = _KNOWS[request.knows].format(n=claim.candidates)
     if claim.rounds == 1:
-        over = "in one round that is known to hold the record"
+        seen = " and sees one round that used the record"
     else:
-        knows_rounds = "knows" if claim.participation == "known" else "does not know"
-        over = f"over {claim.rounds} rounds, and {knows_rounds} which of them held the record,"
-    blind = 100 / claim.candidates
-    if request.preset == "quick":
-        sure = f"{100 * request.confidence:.0f} % confidence"
-        who = f"A quick look, at {sure}: {who[0].lower()}{who[1:]}"
+        told = "is told" if claim.participation == "known" else "is not told"
+        seen = f", sees all {claim.rounds:,} rounds and {told} which of them used the record"
+    sure = f"at {100 * request.confidence:.0f} % confidence"
+    quick = "A quick look, " if request.preset == "quick" else ""
     return (
-        f"{who} that {knows} and watches {over} guesses the right one of {claim.candidates} "
-        f"records in at most {100 * p_max:.0f} of 100 cases (a blind guess: {blind:.2g})."
-    ).replace("watches in one", "watches one")
+        f"{who} that {knows}{seen} singles it out of {claim.candidates} records in at "
+        f"most {100 * p_max:.0f} of 100 attempts; guessing gives {100 / claim.candidates:.2g}. "
+        f"{quick}{sure if quick else sure.capitalize()}."
+    )
 
 
 def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
@@ -75,10 +78,8 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         return proved_limits(chosen.certificate, transport.name, plan.request.adversary)
     sentences = []
     if plan.claim.rounds == 1:
-        sentences.append(
-            "One round: an adversary that combines the updates of several rounds learns more."
-        )
-    sentences.append("Honest but curious: a party that deviates from the protocol is not covered.")
+        sentences.append("Several rounds. An attacker who combines their updates learns more.")
+    sentences.append("Attackers who deviate from the protocol.")
     if chosen is None or chosen.basis == "measured":
         sentences += _of_measurement(plan)
     sentences += _apart(plan)
@@ -99,35 +100,34 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         sentences.append(f"Nothing is proved here: {plan.unprovable}")
     sentences += refused_above(plan, chosen)
     sentences.append(
-        "The server is the adversary: what a curious client gets is shown beside it."
+        "A curious client. What it gets is shown beside what the server gets."
         if plan.request.adversary is Adversary.SERVER
-        else "A curious client is the adversary: what the server gets is shown beside it."
+        else "The server. What it gets is shown beside what a curious client gets."
     )
     return tuple(sentences)
 
 
 def _of_measurement(plan: Plan) -> list[str]:
     """What games with some attackers cannot say."""
-    claim = plan.claim
-    these = (
-        f"These attackers only ({', '.join(plan.suite.attacks)}, with the effort stated), "
-        f"with the knowledge stated: one that knows more of the data may guess right more "
-        f"often; `--knows rest` measures, and `--knows anyone` proves."
+    tried = ", ".join(plan.suite.attacks)
+    others = (
+        f"Other attacks, and attackers who know more. Tried were {tried}; `--knows rest` "
+        "measures who knows more, and `--knows anyone` proves."
     )
-    sentences = [these]
+    sentences = [others]
     if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
         sentences.append(
             f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
             f"more than twice as many numbers as are read: {', '.join(lost)}."
         )
     sentences.append(
-        "An average over records, clients, models and draws: single records may leak more."
+        "Single records, which may leak more than the average over records and clients."
     )
-    if claim.rounds > 1:
-        used = 100 * plan.setting.used(claim.rounds)
+    if plan.claim.rounds > 1:
+        used = 100 * plan.setting.used(plan.claim.rounds)
         sentences.append(
-            f"About a record that the training uses, as it does {used:.3g} % of them: what "
-            f"the others leak is not averaged in."
+            f"Records that the training leaves out. It uses {used:.2g} % of them, and the "
+            f"rate is that of records that it uses."
         )
     return sentences
 
@@ -166,7 +166,7 @@ def not_yet(
 ) -> tuple[str, ...]:
     """What was not finished when the minutes were over, and how far it got."""
     if pending:
-        return ("Provisional: attacks on this answer are still under way, and follow.",)
+        return (f"{PROVISIONAL} attacks on this answer are still under way, and follow.",)
     if not unfinished or plan.request.minutes is None:
         return ()
     names = ", ".join(

@@ -117,6 +117,13 @@ class Proof:
             remainder=remainder,
         )
         check_scenario(scenario, by_record=local_training.by_record)
+        if training.participation == "secret" and clients < len(sizes):
+            raise InvalidInput(
+                f"participation='secret' hides in which of {rounds} rounds a record was used, but "
+                f"{clients} of {len(sizes)} clients take part in a round, the server sees in "
+                "which, and fewer rounds hide it worse; let all clients take part, or leave "
+                "participation='known'."
+            )
         return cls(
             level=level,
             training=training,

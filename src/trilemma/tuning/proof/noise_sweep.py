@@ -16,8 +16,7 @@ import numpy as np
 from trilemma.accounting.noise_calibration import success_bound
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.envelopes import envelopes
-from trilemma.game.costs import paired_estimate
-from trilemma.game.estimates import Estimate
+from trilemma.game.costs import in_points, paired_estimate
 from trilemma.game.job_results import Failed
 from trilemma.game.jobs import TrainJob
 from trilemma.protection.protection import Protection
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
     from trilemma.execution.scheduler import Procedure
     from trilemma.federation.training import History
+    from trilemma.game.estimates import Estimate
     from trilemma.game.job_results import AttackResult
     from trilemma.game.jobs import AttackJob
     from trilemma.tuning.plan import Plan
@@ -235,4 +235,4 @@ def _metric(trained: list[History], confidence: float, *, exactly: bool) -> Esti
     found = paired_estimate([history.metric for history in trained], confidence)
     if exactly or not all(0 <= history.metric <= 1 for history in trained):
         return found
-    return Estimate(round(found.value, 2), found.low, found.high)
+    return in_points(found)

@@ -9,6 +9,7 @@ from trilemma.accounting.noise_calibration import epsilon, true_positive_rate
 from trilemma.game.estimates import Estimate
 from trilemma.game.recipe_scenarios import judged_records, settled
 from trilemma.observations import Adversary
+from trilemma.quantities import rounded_up
 from trilemma.tuning.families.pricing import priced
 from trilemma.tuning.proof.baseline_search import best_free, best_unprotected
 from trilemma.tuning.proof.noise_for_budget import Proof, helpers_of
@@ -124,8 +125,8 @@ def _statement(proof: Certificate, chosen: str, *, same_set: bool) -> str:
     return (
         f"Proved for {'a whole client' if proof.level == 'client' else 'one record'} of a "
         f"training of {proof.rounds} rounds: of {size:,} equally likely candidates the right one "
-        f"is guessed at a rate of at most {proof.success[size]:.3g}, and the leakage is at most "
-        f"{proof.leakage:.3g} {where}. {chosen} The steps of the trainings without "
-        f"protection were chosen on {proof.chosen_on} records of {whose}; every accuracy is that "
-        f"on {others}."
+        f"is guessed at a rate of at most {rounded_up(proof.success[size]):g}, and the leakage is "
+        f"at most {rounded_up(proof.leakage):g} {where}. {chosen} The steps of the trainings "
+        f"without protection were chosen on {proof.chosen_on} records of {whose}; every accuracy "
+        f"is that on {others}."
     )
