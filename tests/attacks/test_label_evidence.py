@@ -20,7 +20,7 @@ from trilemma.attacks.label_evidence import (
     count_scores,
     labels_by_evidence,
 )
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.update_spread import Spread
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
@@ -52,11 +52,11 @@ def spreads(units: int, groups: int, size: int, *, classes: int = 4, noise: floa
 def labels_of(made: Problems, seed: int = 0) -> torch.Tensor:
     public = made.views[0].knowledge.public
     assert public is not None
-    return labels_by_evidence(Units.of(made.views, "single"), public, seed)
+    return labels_by_evidence(ViewTensors.of(made.views, "single"), public, seed)
 
 
 def right(made: Problems) -> int:
-    """Units whose labels are all right, whatever their order."""
+    """ViewTensors whose labels are all right, whatever their order."""
     found = labels_of(made)
     return int((found.sort(1).values == made.labels.sort(1).values).all(1).sum())
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma.attacks import Knowledge, View, get
 from trilemma.attacks.map_prior import bound_posterior
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.priors import Prior
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
@@ -32,7 +32,7 @@ TWO = {"training": LocalTraining(batch=2), "clients": 2}
 def test_the_objective_is_the_negative_log_posterior(problems: Maker) -> None:
     """Against the sum written out, its gradient against finite differences."""
     made = problems(2, training=LocalTraining(batch=2), keep=0.7, clients=2, clip=0.6, public=297)
-    units = Units.of(made.views, "double")
+    units = ViewTensors.of(made.views, "double")
     public = made.views[0].knowledge.public
     assert public is not None
     prior = Prior.of(public, units.view)

@@ -13,7 +13,7 @@ from sklearn.discriminant_analysis import (  # type: ignore[import-untyped]
     LinearDiscriminantAnalysis,
 )
 
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.update_spread import (
     Sample,
     Shares,
@@ -45,10 +45,10 @@ def test_directions_are_those_of_discriminant_analysis() -> None:
     assert np.rad2deg(subspace_angles(found.numpy(), known)).max() < 3
 
 
-def sample_of(made: Problems) -> tuple[Units, Sample, torch.Tensor]:
+def sample_of(made: Problems) -> tuple[ViewTensors, Sample, torch.Tensor]:
     public = made.views[0].knowledge.public
     assert public is not None
-    units = Units.of(made.views, "double")
+    units = ViewTensors.of(made.views, "double")
     sample = Sample.of(units, public.inputs, public.labels, 0)
     return units, sample, torch.arange(len(units))
 
@@ -107,12 +107,12 @@ def test_sums_of_equal_weights_are_one_group(problems: Maker) -> None:
     made = problems(2, training=LocalTraining(batch=2), clients=3, public=120)
     public = made.views[0].knowledge.public
     assert public is not None
-    (together,) = record_spread(Units.of(made.views, "single"), public, 0)
+    (together,) = record_spread(ViewTensors.of(made.views, "single"), public, 0)
     assert (together.groups, together.size) == (1, 6)
     apart = problems(
         2, training=LocalTraining(batch=2), clients=3, weights_of=(0.5, 0.3, 0.2), public=120
     )
-    (spread,) = record_spread(Units.of(apart.views, "single"), public, 0)
+    (spread,) = record_spread(ViewTensors.of(apart.views, "single"), public, 0)
     assert (spread.groups, spread.size) == (3, 2)
     ratio = spread.mean[:, 0] / spread.mean[:, 2]
     assert torch.allclose(ratio, torch.full_like(ratio, 2.5), rtol=1e-5)

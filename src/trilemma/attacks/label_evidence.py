@@ -18,7 +18,7 @@ from trilemma.attacks.posterior.rest_distribution import count_vectors
 from trilemma.attacks.update_spread import Spread, record_spread
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching.view_tensors import Units
+    from trilemma.attacks.matching.view_tensors import ViewTensors
     from trilemma.records.records import Records
 
 __all__ = ["all_counts", "best_counts", "climbed_counts", "count_scores", "labels_by_evidence"]
@@ -28,7 +28,7 @@ _TRIED: Final = 8  # exchanges of a step that are scored exactly
 _NUMBERS: Final = 2**25  # held at once
 
 
-def labels_by_evidence(units: Units, public: Records, seed: int) -> torch.Tensor:
+def labels_by_evidence(units: ViewTensors, public: Records, seed: int) -> torch.Tensor:
     """Class indices [U, K·S] of each unit's likeliest counts, client by client.
 
     All counts are scored where there are few; else an exchange of one record's class after the

@@ -15,7 +15,7 @@ import torch
 from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.learning import Task
     from trilemma.records.range import InputSpec
 
@@ -47,7 +47,7 @@ def tensor_slices(task: Task) -> dict[str, slice]:
     return dict(zip(task.layout.names, map(slice, starts, ends), strict=True))
 
 
-def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
+def infer_labels(units: ViewTensors, seed: int) -> torch.Tensor | None:
     """Class indices [U, S], sorted, or None where the update does not tell them.
 
     One record: the only row whose gradient has the sign of p_c - 1 < 0. Several: the counts n_c
@@ -58,7 +58,7 @@ def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
     return None if likely is None else likely[:, 0]
 
 
-def likely_labels(units: Units, seed: int, most: int) -> torch.Tensor | None:
+def likely_labels(units: ViewTensors, seed: int, most: int) -> torch.Tensor | None:
     """The likeliest sets of labels [U, L, S], L at most `most`, the best first; or None.
 
     Of several records, besides the best counts those that differ from it by one record's class.
@@ -80,7 +80,7 @@ def likely_labels(units: Units, seed: int, most: int) -> torch.Tensor | None:
     return nearest_labels(_expected(units, bias, shares.sum(1), seed), view.records, most)
 
 
-def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor | None:
+def _one_record(units: ViewTensors, weight: slice, bias: slice | None) -> torch.Tensor | None:
     if bias is not None and bool(units.known[:, bias].all()):
         return units.update[:, bias].argmin(1, keepdim=True)
     if not bool(units.known[:, weight].all()):
@@ -92,7 +92,7 @@ def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor
     return agreement.sum(2).argmin(1, keepdim=True)
 
 
-def _expected(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
+def _expected(units: ViewTensors, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
     """How many records of each class [U, C] explain the bias gradient, not rounded."""
     view = units.view
     training, task = view.local_training, view.task

@@ -10,7 +10,7 @@ import torch
 
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.labels import tensor_slices
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Tokens:
                 f"tokens and does nothing else, which this {type(view.task.model).__name__} has "
                 f"not; attack with 'gaussian-posterior'."
             )
-        units = Units.of(views, "double")
+        units = ViewTensors.of(views, "double")
         where, table = place
         rows = units.update[:, where].reshape(len(units), table.num_embeddings, -1)
         known = units.known[:, where].reshape(rows.shape)

@@ -21,7 +21,7 @@ from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, client_update
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.records.records import Records
 
 __all__ = [
@@ -80,7 +80,7 @@ class Spread:
         return counts.expand(len(self.observed), self.groups, -1).clone()
 
 
-def record_spread(units: Units, public: Records, seed: int) -> Iterator[Spread]:
+def record_spread(units: ViewTensors, public: Records, seed: int) -> Iterator[Spread]:
     """The spread for a few units at a time, in their order."""
     classes = units.view.task.classes or 1
     inputs, labels = _per_class(public, classes)
@@ -116,7 +116,9 @@ class Sample:
     seed: int
 
     @classmethod
-    def of(cls, units: Units, inputs: torch.Tensor, labels: torch.Tensor, seed: int) -> Sample:
+    def of(
+        cls, units: ViewTensors, inputs: torch.Tensor, labels: torch.Tensor, seed: int
+    ) -> Sample:
         """The last layer is looked at, or all layers where it is not all read.
 
         Of a large model without a last linear layer, as many tensors from its end as fit.
@@ -150,7 +152,7 @@ class Shares:
     size: int
 
     @classmethod
-    def of(cls, units: Units, chosen: torch.Tensor, places: torch.Tensor) -> Shares:
+    def of(cls, units: ViewTensors, chosen: torch.Tensor, places: torch.Tensor) -> Shares:
         weights, size = units.client_weights[chosen], units.view.local_training.unit_size
         if weights.ndim == 3:
             rows = weights[:, :, places]
@@ -170,7 +172,7 @@ class Shares:
         return Shares(self.scalars, _gather(self.rows, kept), self.size)
 
 
-def _spread(units: Units, chosen: torch.Tensor, sample: Sample) -> Spread:
+def _spread(units: ViewTensors, chosen: torch.Tensor, sample: Sample) -> Spread:
     labels, places = sample.labels, sample.places
     updates = record_updates(units, chosen, sample)
     scale, misfit = linear_scale(units, chosen, sample, updates)
@@ -193,7 +195,7 @@ def _spread(units: Units, chosen: torch.Tensor, sample: Sample) -> Spread:
     return Spread(mean, covariance, observed, variance, shares.size)
 
 
-def record_updates(units: Units, chosen: torch.Tensor, sample: Sample) -> torch.Tensor:
+def record_updates(units: ViewTensors, chosen: torch.Tensor, sample: Sample) -> torch.Tensor:
     """Gradients [A, P, D] of single records at the places, clipped where records are."""
     task, clip = units.view.task, units.view.local_training.record_clip
 
@@ -219,7 +221,7 @@ def record_updates(units: Units, chosen: torch.Tensor, sample: Sample) -> torch.
 
 
 def linear_scale(
-    units: Units, chosen: torch.Tensor, sample: Sample, updates: torch.Tensor
+    units: ViewTensors, chosen: torch.Tensor, sample: Sample, updates: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """a [A] with update ≈ a · mean of its records' gradients, and the mean squared misfit [A].
 
