@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, norm
 from tests.cli.own_scenario import small
-from tests.tuning.proof.test_proved_candidates import found, plan
+from tests.tuning.proof.certified import found, plan
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
