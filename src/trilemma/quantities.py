@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Final
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["between", "cases_at_most", "counted", "finite", "positive", "shown", "whole"]
+__all__ = [
+    "between", "cases_at_most", "counted", "finite", "one_of", "positive", "shown", "whole",
+]  # fmt: skip
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
 _MOST: Final = 1e100
@@ -40,6 +43,17 @@ def counted(what: str, value: object) -> int:
     if number < 1:
         raise InvalidInput(f"{what} must be at least 1, got {number}.")
     return number
+
+
+def one_of(what: str, value: object, choices: Sequence[str]) -> None:
+    """Raises unless the value is one of the choices.
+
+    >>> one_of("weighting", "equal", ("equal", "records"))
+    """
+    if value not in choices:
+        raise InvalidInput(
+            f"{what} must be {' or '.join(map(repr, choices))}, got {shown(value)}."
+        )
 
 
 def between(what: str, value: object) -> float:

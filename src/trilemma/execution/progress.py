@@ -16,13 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from trilemma.errors import printable
-from trilemma.execution.notebook_line import notebook_cell
 from trilemma.execution.work_seconds import spoken
 
 if TYPE_CHECKING:
     from trilemma.execution.pool import Job, Spent
 
-__all__ = ["Outlook", "Progress", "Ticker"]
+__all__ = ["Outlook", "Progress", "Ticker", "notebook_cell"]
 
 _INTERVAL_S: Final = 5.0
 _LIVE_S: Final = 1.0
@@ -300,3 +299,20 @@ class Ticker(_Line):
 
 def _one_line(line: str) -> RenderableType:
     return Text(line, overflow="ellipsis", no_wrap=True)
+
+
+def notebook_cell() -> Callable[[str], None] | None:
+    """What shows a line in the cell that runs, in place of the last; None outside of notebooks."""
+    shell: Any = sys.modules.get("IPython")  # a notebook's kernel has imported it
+    if shell is None or not hasattr(shell.get_ipython(), "kernel"):
+        return None
+    handle: list[Any] = []
+
+    def show(line: str) -> None:
+        content = {"text/plain": line}
+        if handle:
+            handle[0].update(content, raw=True)
+        else:
+            handle.append(shell.display.display(content, raw=True, display_id=True))
+
+    return show

@@ -121,14 +121,9 @@ def train(
                 secret=secret,
             )
             current = server.step(current, mean[None], number)
-            if not torch.isfinite(current).all():
-                raise InvalidInput(
-                    f"the model diverged in round {number}: its weights are no longer finite; "
-                    "lower the learning rate, or protect less."
-                )
-            last = number + 1 == rounds
+            _require_finite(current, number)
             scored = None
-            if last or (evaluate_every and (number + 1) % evaluate_every == 0):
+            if number + 1 == rounds or (evaluate_every and (number + 1) % evaluate_every == 0):
                 scored = score.of_test(server.trained(current)[0], number)
             loss, value = (None, None) if scored is None else (scored.loss, scored.metric)
             history.append(Round(number, clients, loss, value))
@@ -145,6 +140,14 @@ def train(
             )
         )
     return tuple(histories)
+
+
+def _require_finite(weights: torch.Tensor, number: int) -> None:
+    if not torch.isfinite(weights).all():
+        raise InvalidInput(
+            f"the model diverged in round {number}: its weights are no longer finite; "
+            "lower the learning rate, or protect less."
+        )
 
 
 def _rounds_of(recipe: Recipe) -> int:

@@ -13,7 +13,6 @@ from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
@@ -97,12 +96,9 @@ class Randomization(Tunable):
                 noisy = noisy.masked_fill(~update.known, 0.0)
         return SparseUpdate(noisy, update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        noisy = making.with_noise("gaussian", self.scale)
-        return replace(noisy, clip=self.clip or making.clip)
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        noisy = mechanism.with_noise("gaussian", self.scale)
+        return replace(noisy, clip=self.clip or mechanism.clip)
 
     def words(self, number: Callable[[float], str]) -> str:
         clipped = "" if self.clip is None else f" on updates clipped to norm {number(self.clip)}"

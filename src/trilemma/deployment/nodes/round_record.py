@@ -16,7 +16,7 @@ from trilemma.deployment.nodes.stages import Stage
 from trilemma.errors import ProtocolViolation
 from trilemma.execution.durable_file import KeptFile
 
-__all__ = ["Diary"]
+__all__ = ["RoundRecord"]
 
 _KIND: Final = "trilemma rounds 1"
 _MEND: Final = "delete it between two runs, and never during one"
@@ -34,8 +34,8 @@ _Note = tuple[str, Callable[[_Entry], _Entry]]  # of which run and kind, what ch
 
 
 @dataclass(frozen=True)
-class Diary:
-    """The diary in a file; one that is not there yet is empty.
+class RoundRecord:
+    """The round record in a file; one that is not there yet is empty.
 
     What is noted counts at once, and reaches the disk by `write`, which must be before the reply.
     """
@@ -110,7 +110,7 @@ class Diary:
 
     @property
     def _file(self) -> KeptFile:
-        return KeptFile(self.path, _KIND, "diary", _MEND)
+        return KeptFile(self.path, _KIND, "round record", _MEND)
 
 
 def _noted(entries: dict[str, _Entry], notes: Iterable[_Note]) -> dict[str, _Entry]:
