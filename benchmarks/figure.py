@@ -168,7 +168,6 @@ def outside(plan: Plan, candidate: Candidate, factor: float, games: int) -> Cell
         Adversary.SERVER,
         "nothing",  # what is told is the sums alone
         seed=20261119,
-        equal_weights=True,
         recipe=recipe,
     )
     inputs = arena.pool.inputs.flatten(1).double().numpy()

@@ -42,7 +42,7 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scenario_function_and_name_give_one_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     first = trilemma.tune(small(), **SETTINGS)
     said = capsys.readouterr().err
-    begins = "tune: begins with gaussian-posterior on unprotected updates over one round"
+    begins = "tune: begins with training under unprotected updates over 60 rounds"
     assert said.splitlines()[:2] == ["tune: reading the federation", begins]
     for given in (small, NAME):
         verdict = trilemma.tune(given, quiet=True, **SETTINGS)
@@ -148,7 +148,7 @@ def test_a_verdict_is_attacked_as_a_value_and_as_a_file(tmp_path: Path) -> None:
 def test_attacks_of_one_round_as_a_value_and_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.attack_rates.Bench", Simulated)
+    monkeypatch.setattr("trilemma.tuning.attack_rates.JobRunner", Simulated)
     asked: dict[str, Any] = {"attacks": ["analytic"], "units": 4, "quiet": True}
     found = trilemma.attack(shown, protection="randomization:variance=10", out=tmp_path, **asked)
     assert [item.attack for item in found.rated] == ["analytic"]

@@ -143,7 +143,7 @@ def _seams() -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
     with ExitStack() as stack:
         for target in (
             "trilemma.tuning.tuning_run.tune", "trilemma.tuning.pareto.pareto_search.pareto",
-            "trilemma.tuning.replication.attack_again",
+            "trilemma.tuning.replication.replicate",
             "trilemma.reporting.page.page.write_report",
             f"{RECOVERING}.measure", "trilemma.tuning.attack_rates.rate",
             "trilemma.tuning.check_report.examine",

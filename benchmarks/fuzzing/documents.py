@@ -133,7 +133,7 @@ COUNTS = {
     *("units", "recovered", "control_units", "control_recovered", "restarts", "rounds", "rank"),
     *("failed_units", "pooled_clients", "clients", "records", "records_per_update", "parameters"),
     *("public_records", "games", "draws", "seeds", "survivors", "helpers", "person", "successes"),
-    *("chosen_on", "reported_on", "evaluations", "wanted", "candidates", "worst_line_up", "knee"),
+    *("chosen_on", "reported_on", "evaluations", "wanted", "candidates", "knee"),
 }
 
 

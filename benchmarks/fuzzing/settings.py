@@ -28,7 +28,7 @@ __all__ = ["again", "budgets", "check_request", "settings"]
 COMMANDS: Any = typer.main.get_command(app)
 GOOD = {
     "budget": ("0.3", "0.05"), "knows": ('"rest"', '"the rest"', '"anyone"', '"nothing"'),
-    "claim": ('"training"', '"one-round"'), "rounds": ("150", "1"), "line_up": ("2", "100"),
+    "claim": ('"training"', '"one-round"'), "rounds": ("150", "1"), "candidates": ("2", "100"),
     "participation": ('"secret"', '"known"'), "attacks": ('["dlg"]', '"dlg, map"'),
     "families": ('["randomization", "secret-sharing"]', '"compression"'),
     "adversary": ('"server"', '"client"'),

@@ -15,6 +15,7 @@ from trilemma.beliefs.recovery import Criterion
 from trilemma.naming import load_object
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import MECHANISMS, parse_protection, tunable
+from trilemma.protection.transforms.quantisation import Quantisation
 
 __all__ = ["names", "specs"]
 
@@ -128,6 +129,8 @@ def _check(protection: Protection) -> None:
         for field in fields(part):  # type: ignore[arg-type]
             value = getattr(part, field.name)
             least, most = _DOMAINS.get(field.name, (None, None))
+            if field.name == "bits" and isinstance(part, Quantisation):
+                least, most = 1, 16  # of a coordinate, not of a key
             if value is None or least is None or most is None:
                 continue
             if not (math.isfinite(value) and least <= value <= most):

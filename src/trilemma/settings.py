@@ -87,6 +87,7 @@ class RequestSettings(TypedDict, total=False):
     families: Sequence[str] | str | None
     attacks: Sequence[str] | str | None
     adversary: Adversary | Literal["server", "client"]
+    server: Literal["curious", "malicious"]
     basis: Literal["proved", "measured"]
     confidence: float
     utility_weight: float | Sequence[float]

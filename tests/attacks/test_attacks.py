@@ -21,7 +21,7 @@ Maker = Callable[..., "Problems"]
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match=r"did you mean 'dlg'.*analytic, dlg, exact-posterior"):
+    with pytest.raises(UnknownName, match=r"did you mean 'dlg'.*analytic, dager, dlg, exact"):
         get("dlgg")
     with pytest.raises(UnknownName, match="known: history, iterations"):
         get("dlg", iteration=3)

@@ -61,8 +61,8 @@ def test_the_objective_is_the_negative_log_posterior(problems: Maker) -> None:
     for place in (0, 70, 255):
         step = torch.zeros_like(z)
         step[:, place] = 1e-6
-        gradient = (evaluate(z + step)[0] - evaluate(z - step)[0]) / 2e-6
-        assert torch.allclose(gradient, gradient[:, place], rtol=1e-3, atol=1e-3)
+        difference = (evaluate(z + step)[0] - evaluate(z - step)[0]) / 2e-6
+        assert torch.allclose(difference, gradient[:, place], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ REQUESTS = st.builds(
     knows=st.sampled_from(KNOWLEDGE),
     claim=st.sampled_from(["training", "one-round"]),
     rounds=st.none() | st.integers(1, 99),
-    candidate_set=st.none() | st.integers(2, 99),
+    candidates=st.none() | st.integers(2, 99),
     participation=st.none() | st.just("known"),  # secret is for knows="anyone" alone
     families=st.none() | st.just(("paillier", "randomization+secret-sharing")),
     attacks=st.none() | st.just(("dlg",)),

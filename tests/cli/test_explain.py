@@ -12,7 +12,7 @@ def test_a_leakage_in_right_picks(
 ) -> None:
     code, out, _ = here(monkeypatch, capsys, "explain", "--budget", "0.3", "--candidates", "100")
     assert code == 0
-    assert "100  1 of 100     21 of 100            1 in 4.7  0.3" in out
+    assert "100  1 of 100     21 of 100              1 in 4.7  0.3" in out
     assert jensenshannon([0.212, 0.788], [0.01, 0.99], base=2) == pytest.approx(0.3, abs=1e-3)
 
 

@@ -93,7 +93,7 @@ def test_json_is_the_file(
 def test_the_log_names_what_was_finished(tuned: tuple[Path, str]) -> None:
     events = [line.partition(" ")[2] for line in RunLog(tuned[0]).lines()]
     assert "tune started" in events[0]
-    for name in ("control", "randomization", "compression", "curves", "rounds"):
+    for name in ("baseline", "randomization", "compression", "curves", "rounds"):
         (line,) = (event for event in events if event.startswith(f"{name} finished on "))
         assert int(line.split()[-2]) > 0
 
@@ -262,20 +262,14 @@ def test_real_attacks_and_trainings(
     folder = tmp_path / "real"
     words = ["tune", "--scenario", "tests.cli.own_scenario:shown", "--budget", "0.6"]
     words += [
-        "--families",
-        "secret-sharing",
-        "--seeds",
-        "2",
-        "--restarts",
-        "1",
-        "--candidates",
-        "10",
+        *("--families", "randomization", "--basis", "measured", "--candidates", "10"),
+        *("--seeds", "2", "--restarts", "1", "--steps", "2", "--strengths", "2"),
+        *(*ATTACKS, "--out", str(folder)),
     ]
-    words += ["--steps", "2", "--strengths", "2", *ATTACKS, "--out", str(folder)]
     code, _, err = here(monkeypatch, capsys, *words)
     assert code == 0, err
     verdict = Verdict.load(folder / "verdict.json")
-    assert verdict.chosen == "secret-sharing"
+    assert verdict.chosen == "randomization"
     control: dict[str, Any] = {attack.name: attack.control_recovered for attack in verdict.attacks}
     assert control == {"gaussian-posterior": 16, "analytic": 16}
     assert [item.rounds for item in verdict.rounds[:6]] == [1, 2, 5, 12, 26, 60]

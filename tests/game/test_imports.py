@@ -6,14 +6,14 @@ import sys
 _WORK = """
 import sys
 import trilemma.learning.preload  # once, in the process that workers are forked from
-from trilemma.game.job_runner import Bench
+from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, BeliefJob, CostJob, TrainJob
 from trilemma.observations import Adversary
 import trilemma.scenarios
 from tests.cli.own_scenario import small
 
 before = set(sys.modules)
-work = Bench(small, None, 1, 2, 0, "rest")()
+work = JobRunner(small, None, 1, 2, 0, "rest")()
 attacks = (
     "gaussian-posterior", "linkage", "map", "dlg", "inverting-gradients", "idlg", "analytic",
     "exact-posterior",

@@ -100,7 +100,7 @@ def test_only_what_is_trained_is_sent_and_what_is_tied_once() -> None:
     one = of(ready, tied)
     assert one.task.layout.names.count("token.weight") == 1
     assert "head.weight" not in one.task.layout.names
-    assert suite_of(one, "candidates").attacks == ("gaussian-posterior",)
+    assert suite_of(one, "candidates").attacks == ("gaussian-posterior", "dager")
     headed = Reader(402, 12, 4)
     for name, parameter in headed.named_parameters():
         parameter.requires_grad_(name.startswith("head"))

@@ -91,7 +91,7 @@ def test_what_texts_mean() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "why"),
     [
-        ("", UnknownName, "known: clipping"),
+        ("", UnknownName, "known: clipping, clipping-schedule, compression"),
         ("randomisation:variance=1", UnknownName, "did you mean 'randomization'"),
         ("randomization", InvalidInput, "randomization:variance=1e-3"),
         ("randomization:varience=1", UnknownName, "did you mean 'variance'"),

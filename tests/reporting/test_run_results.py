@@ -74,7 +74,7 @@ def test_a_folder_without_a_result_is_one_sentence(tmp_path: Path) -> None:
 def test_a_broken_gallery_is_one_sentence(tmp_path: Path) -> None:
     examples.verdict().save(tmp_path / "verdict.json")
     gallery = examples.gallery().as_json()
-    gallery["tagged"]["verdict"][0][0] = 256
+    gallery["target"]["verdict"][0][0] = 256
     for broken in ("{", json.dumps(gallery)):
         (tmp_path / "gallery.json").write_text(broken)
         with pytest.raises(InvalidInput, match="gallery"):

@@ -141,7 +141,9 @@ class Simulated(JobRunner):
 def simulate(monkeypatch: pytest.MonkeyPatch, **distributions: Any) -> None:
     """Let every tuning of this test be simulated, by these laws."""
     for module in ("plan", "replication"):
-        monkeypatch.setattr(f"trilemma.tuning.{module}.Bench", partial(Simulated, **distributions))
+        monkeypatch.setattr(
+            f"trilemma.tuning.{module}.JobRunner", partial(Simulated, **distributions)
+        )
 
 
 class Runner(Protocol):

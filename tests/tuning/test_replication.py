@@ -31,7 +31,7 @@ def verdict() -> Verdict:
 
 
 def again(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, **how: Any) -> dict[str, Attacked]:
-    simulate(monkeypatch, **how.pop("laws", {}))
+    simulate(monkeypatch, **how.pop("distributions", {}))
     found = replicate(small, verdict, **{"units": 40, "seed": 7, **how}).attacks
     return {item.attack: item for item in found}
 

@@ -64,7 +64,7 @@ def test_layers_are_centred_by_a_word_or_a_number() -> None:
         ({"warm_start": -1}, "warm_start must be at least 0, got -1"),
         ({"centring": "mean"}, "centring is 'mean'"),
         ({"clip": 0.5, "basis": "measured"}, "clip=0.5 is about the trainings of a proof"),
-        ({"candidates": 1}, "line_up must be at least 2, got 1"),
+        ({"candidates": 1}, "candidates must be at least 2, got 1"),
         ({"seeds": 1}, "seeds must be at least 2, got 1"),
         ({"bandwidth": math.inf}, "bandwidth"),
         ({"bandwidth": 0}, "bandwidth"),

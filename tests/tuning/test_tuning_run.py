@@ -83,7 +83,7 @@ def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None
     assert verdict.largest_success_rate == largest_mean_success_rate(0.3, 1 / 21)
     said = verdict.headline
     assert said.startswith("A server that has a list of 21 candidates")
-    assert "over 60 rounds, and is told which of them held the record" in said
+    assert "over 60 rounds, and knows which of them held the record" in said
     assert "at most 30 of 100 cases (a blind guess: 4.8)" in said
 
 
@@ -231,7 +231,8 @@ def test_a_cap_can_rule_out_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_adversary_stands_beside_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuned(monkeypatch, {}, families=("secret-sharing",))
-    (beside,) = found.beside
+    beside, crafted = found.beside
+    assert (crafted.who, crafted.units) == ("a malicious server", 16)
     assert (beside.who, beside.units) == ("a curious client", 16)
     assert f"{beside.recovered} of 16" in beside.statement
     turned = tuned(monkeypatch, {}, families=("paillier",), adversary="client")
@@ -301,7 +302,7 @@ def test_what_a_run_holds_is_not_measured_again(
     def nothing(*_: object) -> None:
         pytest.fail("a task was done again")
 
-    monkeypatch.setattr("trilemma.tuning.plan.Bench", partial(_Idle, nothing))
+    monkeypatch.setattr("trilemma.tuning.plan.JobRunner", partial(_Idle, nothing))
     assert once() == first
 
 

@@ -68,7 +68,7 @@ def mu_lower(right: int, canaries: int, confidence: float = CONFIDENCE) -> float
     """2 Φ⁻¹ of the Clopper-Pearson lower limit of `right` of `canaries`, 0 at least.
 
     >>> round(mu_lower(344, 500), 3)
-    0.889
+    0.782
     """
     counted("canaries", canaries)
     between("confidence", confidence)

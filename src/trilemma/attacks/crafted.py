@@ -102,8 +102,8 @@ def shown_rows(task: Task, weights: torch.Tensor, update: torch.Tensor) -> torch
     weight, bias = weight[order], bias[order]
     above = torch.cat([weight, weight[1:] - weight[:-1]])
     below = torch.cat([bias, bias[1:] - bias[:-1]])
-    told = below.abs() > 1e-6 * below.abs().max()
-    return above[told] / below[told, None]
+    large = below.abs() > 1e-6 * below.abs().max()
+    return above[large] / below[large, None]
 
 
 def _bounded(model: torch.nn.Module) -> bool:

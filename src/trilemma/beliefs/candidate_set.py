@@ -1,7 +1,7 @@
 """The game of the candidate set: N candidates, of which one is behind the update, and one guess.
 
-Whoever knows nothing of the update guesses the right one with probability exactly 1/N, so a share
-of right guesses needs no threshold to be compared with.
+An attacker who knows nothing of the update guesses the right one with probability exactly 1/N, so
+a share of right guesses needs no threshold to be compared with.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def commonness(table: torch.Tensor) -> torch.Tensor:
 def guess(scores: torch.Tensor, draw: torch.Generator) -> int:
     """The place of the largest score [N]; ties are drawn, and so is all where nothing is known.
 
-    >>> pick(torch.tensor([0.1, 0.7, 0.2]), torch.Generator().manual_seed(0))
+    >>> guess(torch.tensor([0.1, 0.7, 0.2]), torch.Generator().manual_seed(0))
     1
     """
     known = torch.nan_to_num(scores, nan=-torch.inf)

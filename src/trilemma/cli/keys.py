@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from trilemma.cli.common_options import JsonOption, print_files
+
 __all__ = ["app"]
 
 app = typer.Typer(
@@ -27,6 +29,7 @@ def new(
     public: Annotated[
         Path | None, typer.Option(help="Where to write the public key, for the server.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a new key, readable by you alone, and say where it is.
 
@@ -50,6 +53,9 @@ def new(
     except InvalidInput:
         path.unlink()  # so that the corrected command finds its name free
         raise
+    if as_json:
+        print_files([path] if public is None else [path, public], "", as_json=True)
+        return
     print(f"Private key of {bits} bits in {printable(path)}, for the clients alone.")
     if public is not None:
         print(f"Public key in {printable(public)}, for the server.")

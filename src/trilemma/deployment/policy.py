@@ -237,13 +237,13 @@ def weaknesses(protection: Protection, least: Protection) -> list[str]:
 
 def _weakness(protection: Protection, asked: Transform) -> str | None:
     own = [part for part in protection.transforms if type(part) is type(asked)]
-    if asked in own:
-        return None
     if isinstance(asked, Randomization):
         first = next(iter(protection.transforms), None)
         if not isinstance(first, Randomization):
             return "no noise comes first, and it is asked for"
         return _less_noise(first, asked)
+    if asked in own:
+        return None
     if isinstance(asked, Compression) and own:
         keeps = [part.keep for part in own if isinstance(part, Compression)]
         share = max(keeps)

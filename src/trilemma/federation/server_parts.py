@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.errors import InvalidInput
+from trilemma.learning.modules import tensor_name
 from trilemma.quantities import counted, positive
 from trilemma.records.digests import keyed_digest
 
@@ -81,8 +82,8 @@ def means_of(
     """By layer what it subtracts, [e] or [channels, 1, 1], for weights [out, e, ...] by name."""
     means = {}
     for origin in origins:
-        weight = weights.get(f"{origin.layer}.weight")
-        if weight is None or f"{origin.layer}.bias" not in weights:
+        weight = weights.get(tensor_name(origin.layer, "weight"))
+        if weight is None or tensor_name(origin.layer, "bias") not in weights:
             raise InvalidInput(
                 f"layer {origin.layer!r}, which is to be centred, has no weight and bias in this "
                 "model; deploy the model that was measured, or measure again for this one."

@@ -118,12 +118,12 @@ def _attack_result(fields: Mapping[str, Any]) -> AttackResult:
     pictures = fields["pictures"]
     if pictures is not None:
         shown = {name: Shown(**picture) for name, picture in pictures["attacks"].items()}
-        pictures = Pictures(pictures["tagged"], shown)
+        pictures = Pictures(pictures["target"], shown)
     return AttackResult(**{**fields, "after": after, "pictures": pictures})
 
 
 def _history_fields(history: History) -> dict[str, Any]:
-    """All but the weights, which nobody asks for."""
+    """All but the weights, which no procedure reads."""
     return {
         "rounds": [asdict(item) for item in history.rounds],
         "client_metrics": history.client_metrics,

@@ -48,6 +48,9 @@ def scenario_identity(scenario: Scenario, key: bytes) -> dict[str, str]:
         "distance": "mean squared"
         if scenario.distance is None
         else fingerprint(scenario.distance, key=key),
+        "metric": "by the loss"
+        if scenario.metric is None
+        else fingerprint(scenario.metric, key=key),
         "criterion": repr(scenario.criterion),
         "columns": repr(scenario.input_spec.columns),
         "words": repr(tuple(scenario.words)),
@@ -83,7 +86,7 @@ def parts_of(protection: Protection) -> dict[str, object]:
 
 
 def data_hash(scenario: Scenario, key: bytes) -> str:
-    """HMAC-SHA256 of all records: tells the same data again to who holds the key.
+    """HMAC-SHA256 of all records: shows whether data are the same to who holds the key.
 
     Without the key it tells nothing; a plain hash would let anyone test whether a record that he
     guesses was there.

@@ -101,7 +101,7 @@ def tried(first: Records, others: Sequence[Records]) -> torch.Tensor:
     some = first.inputs[:_TRIED]
     if some.is_floating_point():
         return some
-    last = max((first, *others), key=lambda each: int(each.inputs.max())).inputs
+    last = max((first, *others), key=lambda records: int(records.inputs.max())).inputs
     return torch.cat([some, last[last.flatten(1).amax(1).argmax()][None]])
 
 
@@ -188,7 +188,7 @@ def check_mean(loss: Loss, outputs: torch.Tensor, labels: torch.Tensor) -> None:
     try:
         once = loss(outputs, labels)
         twice = loss(torch.cat([outputs, outputs]), torch.cat([labels, labels]))
-    except Exception:  # what it cannot be computed for is told by those who need it
+    except Exception:  # what cannot be computed is refused where it is needed
         return
     if not isinstance(once, torch.Tensor):
         raise InvalidInput(f"the loss must return a tensor, got {shown(once)}; leave out .item().")

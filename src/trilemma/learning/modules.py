@@ -6,10 +6,11 @@ Nothing here changes what is sent but for what it says.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -38,7 +39,10 @@ __all__ = [
     "shift_biases",
     "shifted_biases",
     "stilled",
+    "tensor_name",
 ]
+
+_CHANNELS: Final = 8  # of a group that replaces BatchNorm
 
 
 def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, tuple[str, ...]]:
@@ -185,6 +189,20 @@ def stilled(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
     return (said,)
 
 
+def with_group_norm(model: nn.Module) -> nn.Module:
+    """A copy with GroupNorm, of about 8 channels a group, for each BatchNorm in train mode."""
+    made = copied(model)
+    for name, norm in list(made.named_modules()):
+        if not (isinstance(norm, _BatchNorm) and norm.training):
+            continue
+        channels = norm.num_features
+        groups = math.gcd(channels, max(1, channels // _CHANNELS))
+        group_norm = nn.GroupNorm(groups, channels, eps=norm.eps, affine=norm.affine)
+        owner, _, own = name.rpartition(".")
+        setattr(made.get_submodule(owner), own, group_norm.to(next(made.parameters())))
+    return made
+
+
 def normalises_batches(model: nn.Module) -> bool:
     """Whether an output depends on the records beside it, by the statistics of its batch."""
     return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
@@ -221,10 +239,15 @@ def shifted_biases(
     """b + W m of each layer, or b - W m for sign -1, by the bias's name, of weights by name."""
     made = {}
     for name, mean in means.items():
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        weight, bias = (weights[tensor_name(name, own)] for own in ("weight", "bias"))
         places = weight.flatten(2).sum(2) if weight.ndim > 2 else weight
-        made[f"{name}.bias"] = bias + sign * (places @ mean.to(weight).flatten())
+        made[tensor_name(name, "bias")] = bias + sign * (places @ mean.to(weight).flatten())
     return made
+
+
+def tensor_name(layer: str, name: str) -> str:
+    """The name of a layer's tensor in its model, which may be that layer itself."""
+    return f"{layer}.{name}" if layer else name
 
 
 def read_by_layers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trilemma.attacks.crafted import hidden_linear
 from trilemma.game.costs import fewest_rounds
 from trilemma.game.jobs import AttackJob
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
@@ -12,6 +13,7 @@ from trilemma.tuning.choice.other_adversary import BESIDE_GAMES, craftable
 from trilemma.tuning.choice.shown_results import possible_shown
 from trilemma.tuning.families.calibrator import CONTROL_GAMES
 from trilemma.tuning.pareto.family_curves import CURVE_SEEDS, possible_curves
+from trilemma.tuning.proof.attacks_on_proof import EFFORTS
 from trilemma.tuning.proof.baseline_search import FREE_TRAININGS, STEP_TRAININGS
 from trilemma.tuning.proof.noise_sweep import possible_trade_off
 from trilemma.tuning.results.gallery import RECORDS
@@ -43,15 +45,14 @@ def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
 def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     """The same of further results, none of which is certain before something is chosen."""
     lead, asked, rounds = plan.suite.lead, plan.request, plan.claim.rounds
-    measured = [family for family in plan.families if not plan.proves(family)]
+    proves = any(plan.proves(family) for family in plan.families)
+    measures = not all(plan.proves(family) for family in plan.families)
     work: dict[str, dict[Kind, int]] = {}
-    if len(measured) < len(plan.families):
+    if games := _beside(plan, proves, measures):
+        work["beside"] = games
+    if proves:
         work["trade_off"] = possible_trade_off(plan)
-    if measured:
-        besides = work.setdefault("beside", {})
-        besides[Kind("games", (lead,), rounds)] = BESIDE_GAMES
-        if craftable(plan):
-            besides[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
+    if measures:
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)
@@ -70,6 +71,19 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
         name: {kind: Range(0, most) for kind, most in kinds.items()}
         for name, kinds in work.items()
     }
+
+
+def _beside(plan: Plan, proves: bool, measures: bool) -> dict[Kind, int]:
+    """Games of other adversaries, at what was proved or measured."""
+    games = {}
+    if proves and hidden_linear(plan.scenario.task.model) is not None:
+        kind = Kind("games", ("exact-posterior",), 1)
+        games[kind] = EFFORTS[plan.request.preset].games
+    if measures:
+        games[Kind("games", (plan.suite.lead,), plan.claim.rounds)] = BESIDE_GAMES
+        if craftable(plan):
+            games[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
+    return games
 
 
 def _measured(plan: Plan, family: Family) -> Work:
@@ -94,22 +108,17 @@ def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
 
     Families share these: the first one's are certain.
     """
-    seeds, (least, greatest), (few, many) = (
-        len(plan.pricing.seeds),
-        STEP_TRAININGS,
-        FREE_TRAININGS,
-    )
+    seeds = len(plan.pricing.seeds)
+    (least, greatest), (few, many) = STEP_TRAININGS, FREE_TRAININGS
     fewest = least + few + 2 * seeds  # the federation's own may be the best of all
     most = greatest + many + 3 * seeds
     priced = _priced(plan, family.carrier, certain=True)
     return {**priced, _training(plan): Range(fewest if searches else 0, most)}
 
 
-def _priced(
-    plan: Plan, carrier: str, *, arms: int = 1, certain: bool = False
-) -> dict[Kind, Range]:
+def _priced(plan: Plan, carrier: str, *, certain: bool = False) -> dict[Kind, Range]:
     """Trainings and timed rounds, which may be spared where the budget is not kept."""
-    trained = arms * len(plan.pricing.seeds)
+    trained = len(plan.pricing.seeds)
     timed = fewest_rounds(plan.pricing.confidence)
     return {
         _training(plan): Range(trained if certain else 0, trained),

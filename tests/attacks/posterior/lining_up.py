@@ -184,7 +184,7 @@ def small_view(
     draw = source.torch_generator("unit")
     model = torch.randn(task.layout.size, generator=draw, dtype=torch.float64) / 2
     records = small_records(clients * training.unit_size, source.child("rest"), classes)
-    candidate_set = small_records(candidates, source.child("candidate set"), classes)
+    candidate_set = small_records(candidates, source.child("line-up"), classes)
     target = int(torch.randint(0, candidates, (1,), generator=draw))
     inputs, labels = records.inputs.clone(), records.labels.clone()
     inputs[slot], labels[slot] = candidate_set.inputs[target], candidate_set.labels[target]

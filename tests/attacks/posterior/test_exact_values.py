@@ -102,7 +102,7 @@ def test_the_posterior_picks_more_with_what_is_exact(monkeypatch: pytest.MonkeyP
 
     with_them = won()
     monkeypatch.setattr(
-        "trilemma.attacks.posterior.gaussian.told_exactly", lambda *_: torch.zeros(())
+        "trilemma.attacks.posterior.gaussian.exact_values_told", lambda *_: torch.zeros(())
     )
     assert with_them >= won() + 4
 

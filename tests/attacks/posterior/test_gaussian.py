@@ -142,12 +142,12 @@ def test_the_population_goes_before_the_public_records() -> None:
     assert not torch.equal(beliefs(GAUSSIAN, [told]), beliefs(GAUSSIAN, [view]))
 
 
-def test_what_the_rung_needs_is_asked_for() -> None:
+def test_what_it_has_to_know_is_asked_for() -> None:
     view, _ = small_view(0)
     few = small_records(3, Seeded(0))
     longer = small_records(9, Seeded(0))
     for changes, words in (
-        ({"line_up": None}, "needs a candidate set"),
+        ({"candidate_set": None}, "needs a candidate set"),
         ({"public": None}, "a population or public records"),
         ({"public": few}, "cannot be fitted on 3 records"),
     ):

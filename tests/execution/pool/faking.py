@@ -63,7 +63,9 @@ class FakeRay:
     def get(self, ref: _Ref) -> Any:
         return ref.run()
 
-    def wait(self, refs: list[_Ref]) -> tuple[list[_Ref], list[_Ref]]:
+    def wait(
+        self, refs: list[_Ref], timeout: float | None = None
+    ) -> tuple[list[_Ref], list[_Ref]]:
         ready = [ref for ref in refs if ref.ready]
         return ready[:1], []
 

@@ -236,7 +236,7 @@ def test_a_users_mistake_keeps_its_sentence(workers: int) -> None:
 
 
 def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
-    sentence = r"your code failed .ZeroDivisionError: a bug; .*test_local.py, line \d+"
+    sentence = r"your code failed .ZeroDivisionError: a bug; .*test_process_pool.py, line \d+"
     with pytest.raises(InvalidInput, match=sentence) as error:
         done(partial(make_trouble, "bug"), [0, 1], 2)
     trace = str(error.value.__cause__)
@@ -275,11 +275,11 @@ def test_what_cannot_be_pickled_is_refused_with_the_way_out() -> None:
 PROGRAM = """
 from functools import partial
 from tests.execution.pool.test_process_pool import Number, make_trouble
-from trilemma.execution.pool import Crew
+from trilemma.execution.pool import WorkerPool
 if __name__ == "__main__":
-    with Crew(partial(make_trouble, "x" * 2**20), workers=2) as crew:
-        crew.submit(Number(0))
-        crew.next()
+    with WorkerPool(partial(make_trouble, "x" * 2**20), workers=2) as pool:
+        pool.submit(Number(0))
+        pool.next()
 """
 
 

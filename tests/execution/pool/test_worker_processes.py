@@ -21,7 +21,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked
 PROGRAM = """
 import multiprocessing, os, sys, threading, time
 from dataclasses import dataclass
-from trilemma.execution.pool import Crew
+from trilemma.execution.pool import WorkerPool
 
 @dataclass(frozen=True)
 class Number:
@@ -45,14 +45,14 @@ class Draw(Make):
         return draw
 
 def draw():
-    with Crew(Draw(), workers=2) as crew:
-        crew.submit(Number(1), Number(2))
-        print(*(crew.next()[1].decode() for _ in range(2)))
+    with WorkerPool(Draw(), workers=2) as pool:
+        pool.submit(Number(1), Number(2))
+        print(*(pool.next()[1].decode() for _ in range(2)))
 
 def work():
-    with Crew(Make(), workers=2) as crew:
-        crew.submit(Number(1))
-        print(crew.next()[1].decode(), flush=True)
+    with WorkerPool(Make(), workers=2) as pool:
+        pool.submit(Number(1))
+        print(pool.next()[1].decode(), flush=True)
         threading.Event().wait(float(sys.argv[1]))
 
 """

@@ -25,8 +25,8 @@ from trilemma.scenarios.medical_tables import breast_cancer
 from trilemma.scenarios.text import Reader, text
 
 
-@pytest.mark.parametrize("knowledge", KNOWLEDGE_LEVELS)
-def test_the_leading_attack_is_of_the_rung_itself(knows: KnowledgeLevel) -> None:
+@pytest.mark.parametrize("knows", KNOWLEDGE_LEVELS)
+def test_the_leading_attack_is_of_that_knowledge_itself(knows: KnowledgeLevel) -> None:
     suite = suite_of(small(), knows)
     assert get(suite.lead).knows == knows
     assert leading(small(), knows, 1) == Suite(knows, (suite.lead,))

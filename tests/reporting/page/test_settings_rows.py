@@ -20,7 +20,7 @@ def test_every_field_of_the_request_has_a_row() -> None:
     found = {name: value for name, value, _ in rows}
     assert found["budget"] == "0.3"
     assert found["adversary"] == "server"
-    assert found["line up"] == "38 (by default)"
+    assert found["candidates"] == "38 (by default)"
     assert found["rounds"] == "150 (by default)"
     assert found["participation"] == "known (by default)"
     assert found["threshold"] == "7 (by default)"
@@ -32,7 +32,7 @@ def test_what_was_asked_for_is_not_called_a_default() -> None:
     asked = Request(rounds=40, candidates=20, utility_weight=(1.0, 2.0), knows="rest")
     found = {name: value for name, value, _ in verdict_rows(examples.verdict(request=asked))}
     assert found["rounds"] == "40"
-    assert found["line up"] == "20"
+    assert found["candidates"] == "20"
     assert found["utility weight"] == "1, 2"
     assert found["knows"] == "rest"
 

@@ -20,7 +20,7 @@ from trilemma.tuning.request import Request
 
 def test_the_headline_names_who_is_held_off_and_how_often_it_is_right() -> None:
     first = answer(examples.verdict())
-    for words in ("38 candidates", "150 rounds", "is told", "26 of 100", "a blind guess: 2.6"):
+    for words in ("38 candidates", "150 rounds", "knows which", "26 of 100", "a blind guess: 2.6"):
         assert words in first.headline
     assert first.use == "Use noise of variance 0.00127 inside secret sharing."
     assert first.proof == "tested with fresh games"

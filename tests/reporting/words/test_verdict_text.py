@@ -34,7 +34,7 @@ def test_a_verdict_in_order(capsys: pytest.CaptureFixture[str]) -> None:
         "Verdict use noise of variance 0.00127 inside secret sharing",
         "spec randomization:variance=0.00127 + secret-sharing:",
         "rests on measured: tested with fresh games",
-        "Picked right in 18 of 100 games",
+        "Guessed right in 18 of 100 games",
         "93.6 % → 93.2 %. A loss of 0.4 points [0.2, 0.6]",
         "The same bits, 1.1 times the CPU seconds",
         "gaussian-posterior 16 of 90 yes 24 of 24",

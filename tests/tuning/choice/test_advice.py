@@ -69,10 +69,10 @@ def test_the_headline_of_one_round() -> None:
 def test_the_headline_of_a_training() -> None:
     said = headline(Request(adversary="client"), TRAINING, 0.258)
     assert said.startswith("A curious client that has a list of 38 candidates and watches over")
-    assert "150 rounds, and is told which of them held the record, picks" in said
+    assert "150 rounds, and knows which of them held the record, guesses" in said
     assert "at most 26 of 100 cases (a blind guess: 2.6)" in said
     told = headline(Request(), replace(TRAINING, participation="secret"), 0.258)
-    assert "is not told which of them held the record" in told
+    assert "does not know which of them held the record" in told
 
 
 @pytest.mark.parametrize("knows", KNOWLEDGE)

@@ -136,7 +136,7 @@ def test_the_budget_is_kept_and_hardly_more(participation: str, settings: dict[s
     assert budget - 3e-4 < found <= budget
     assert made.training.participation == participation
     assert made.training.records_of_person == settings.get("person", 1)
-    if "line_up" in settings:
+    if "candidates" in settings:
         assert at == 50
         direct = leakage_bound(made.training, 50, remainder=made.remainder)
         assert found == direct
@@ -182,7 +182,6 @@ def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
-    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._GRADIENTS", 5 * 83 * 10)
     made = proof()
     assert (made.local_training.batch, made.local_training.sampling) == (10, "poisson")
     assert (made.training.q, made.training.participation) == (10 / 80, "known")

@@ -186,7 +186,8 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert verdict.headline.startswith("An attacker who starts with 100 equally likely records")
     assert verdict.headline.endswith("Proved.")
     assert any("momentum, error feedback" in limit for limit in verdict.limits)
-    assert not verdict.beside
+    (beside,) = verdict.beside
+    assert beside.who == "a malicious server that knows every other record"
     assert verdict.trade_off is not None
     assert {item.knows for item in verdict.rounds} == {"anyone", "rest", "candidates"}
     assert [item.basis for item in verdict.candidates] == ["certified"] * 3

@@ -50,7 +50,7 @@ def _proved(local: LocalTraining, participation: str, person: int) -> Verdict:
             person=person,
             seeds=2,
             families=(SHARED,),
-            candidate_set=SIZE,
+            candidates=SIZE,
             helpers=1,
         )
 

@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from trilemma.attacks.posterior.candidate_updates import contributions, in_context
 from trilemma.attacks.posterior.inner_products import Table
+from trilemma.learning.modules import tensor_name
 
 if TYPE_CHECKING:
     from trilemma.attacks.posterior.posterior_inputs import Batch
@@ -57,9 +58,10 @@ class Factors:
         named = vmap(vmap(self.layout.unflatten))(vectors)
         total = vectors.new_zeros(len(vectors), self.gradients[0].shape[1], vectors.shape[1])
         for name, a, d in zip(self.names, self.inputs, self.gradients, strict=True):
-            sides = named[f"{name}.weight"]
-            if f"{name}.bias" in named:
-                sides = torch.cat([sides, named[f"{name}.bias"][..., None]], -1)
+            sides, bias = (named.get(tensor_name(name, own)) for own in ("weight", "bias"))
+            assert sides is not None
+            if bias is not None:
+                sides = torch.cat([sides, bias[..., None]], -1)
             total += ((a[:, None] @ sides.transpose(2, 3)) * d[:, None]).sum(3).transpose(1, 2)
         return total
 

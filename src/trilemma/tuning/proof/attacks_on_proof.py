@@ -136,8 +136,8 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint,
     if proof is None or plan.claim.rounds == 1:
         return ()
     both: tuple[Participation, ...] = ("secret", "known")
-    told = both if proof.participation == "secret" else both[1:]
-    points = proved_points(plan, proof.training, told, proof.remainder)
+    granted = both if proof.participation == "secret" else both[1:]
+    points = proved_points(plan, proof.training, granted, proof.remainder)
     able = attacks_on(plan, chosen)
     strong = {knows: able[knows] for knows in ("candidates", "rest") if knows in able}
     if not strong:

@@ -24,7 +24,7 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
     at most one client, guesses the right one in at most 17 of 100 attempts."
     """
     if proof is None:
-        return f"A proof that the leakage is at most {request.budget:g}, whoever attacks: none."
+        return f"A proof that the leakage is at most {request.budget:g} for every attacker: none."
     size = _SIZE if proof.candidates is None else proof.candidates
     one = proof.level
     seen = "sees the round" if proof.rounds == 1 else f"sees all {proof.rounds:,} rounds"
@@ -58,12 +58,12 @@ def proved_limits(
             else "clients that help"
         )
         sentences.append(
-            f"Whoever sees more than sums: a server that does not run {transport} as prescribed, "
-            f"or {others} the attacker; the noise of {proof.survivors} honest clients is counted "
-            "in every sum."
+            f"An attacker who sees more than sums: a server that does not run {transport} as "
+            f"prescribed, or {others} the attacker; the noise of {proof.survivors} honest "
+            "clients is counted in every sum."
         )
     if proof.rounds == 1:
-        sentences.append("Several rounds: whoever combines their updates learns more.")
+        sentences.append("Several rounds: an attacker who combines their updates learns more.")
     hidden = "More than one record" if proof.person == 1 else f"More than {proof.person} records"
     if proof.level == "client":
         hidden = "More than one client"

@@ -1,4 +1,4 @@
-"""A few records, drawn at random, beside what each attack makes of them and what it picks.
+"""A few records, drawn at random, beside what each attack makes of them and what it guesses.
 
 It holds records, so it is made only where the scenario's `show_records` says that they may be
 shown, and it lives in a file of its own: a verdict never holds one.
@@ -27,10 +27,10 @@ Picture = tuple[Level, ...] | tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """What `attack` makes of the records under one protection, and which candidate it picks.
+    """What `attack` makes of the records under one protection, and which candidate it guesses.
 
-    `made` is the reconstruction nearest to the pick; of an attack that owns the candidate set it
-    is the pick itself. `rounds` 1: one round that holds the record.
+    `made` is the reconstruction nearest to the guess; of an attack that owns the candidate set it
+    is the guess itself. `rounds` 1: one round that holds the record.
     """
 
     label: Label
@@ -47,8 +47,8 @@ class Gallery(Kept):
     """Records drawn at random as pictures [c, h, w] of levels 0 .. 255 between low and high.
 
     Of a table or text, one cell for each of `heads` instead.
-    Every column holds games of its own label in the order of `tagged[label]`, the records that
-    were tagged before the attack.
+    Every column holds games of its own label in the order of `target[label]`, the records that
+    were drawn as targets before the attack.
     """
 
     version_key: ClassVar = "gallery_version"

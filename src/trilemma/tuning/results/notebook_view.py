@@ -1,7 +1,7 @@
 """A verdict in a notebook: a line, a summary, figures and a frame.
 
-Pictures and words are made in reporting/, above this room; it is asked by its name, so that
-nothing here depends on it until somebody looks.
+Pictures and words are made in reporting/, above this package; it is asked by its name, so that
+nothing here depends on it until a notebook shows a verdict.
 """
 
 from __future__ import annotations
