@@ -17,7 +17,7 @@ from trilemma.quantities import shown
 
 if TYPE_CHECKING:
     from trilemma.federation.cohorts import Federated
-    from trilemma.federation.server import Labelled
+    from trilemma.records.records import Records
 
 __all__ = ["Metric", "Score", "Scored", "read_scores", "write_scores"]
 
@@ -93,7 +93,7 @@ class Score:
         """On each client's own records."""
         return tuple(self._on(record, weights, number) for record in self.federated.records)
 
-    def _on(self, records: Labelled, weights: torch.Tensor, number: int) -> Scored:
+    def _on(self, records: Records, weights: torch.Tensor, number: int) -> Scored:
         labels = records.labels.to(weights.device)
         with torch.no_grad():
             parts = [

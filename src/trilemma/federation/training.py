@@ -18,13 +18,14 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.round import Rounds
 from trilemma.federation.scoring import Score
-from trilemma.federation.server import Labelled, Server
+from trilemma.federation.server import Server
 from trilemma.protection.round_arithmetic import is_exact
 from trilemma.quantities import counted
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.protection.protection import Protection
+    from trilemma.records.records import Records
 
 __all__ = ["History", "Round", "start_weights", "train"]
 
@@ -76,7 +77,7 @@ def train(
     *,
     seeds: Sequence[int] = (0,),
     weights: torch.Tensor | None = None,
-    public: Labelled | None = None,
+    public: Records | None = None,
     clients_per_round: int | None = None,
     evaluate_every: int | None = None,
     metric: Callable[[torch.Tensor, torch.Tensor], float] | None = None,

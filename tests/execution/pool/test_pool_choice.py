@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import here
-from tests.execution.pool.test_process_pool import Number, make_square
+from tests.execution.pool.number_tasks import Number, make_square
 
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import WorkerPool, executor
