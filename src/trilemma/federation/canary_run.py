@@ -166,7 +166,8 @@ def run_canaries(
         info = cohorts.sample(number).info
         read, mean = _released(protection, sent, info, entropy, secret)
         for which, released in read:
-            rest = released - own[list(which)].sum(0)  # whoever knows all records can do so
+            # What an attacker who knows all records can do.
+            rest = released - own[list(which)].sum(0)
             products = hidden.products(number, rest.double().numpy()) * denominator / clip
             seen = np.isin(np.arange(canaries) % len(clients), which)
             scores[seen] += products[seen] / recipe.rounds

@@ -210,7 +210,7 @@ def _check_server(server: ServerTraining, training: LocalTraining) -> None:
 def _fits(name: str, measured: Any, own: Any) -> bool:
     if name == "total_records":  # a cap on what is there, not what is there
         return measured is None or (own is not None and own <= measured)
-    if name == "server" and own is None:  # whoever deploys takes the one that was measured
+    if name == "server" and own is None:  # a federation takes the one that was measured
         return True
     if isinstance(measured, float) and isinstance(own, float):
         return math.isclose(measured, own, rel_tol=1e-9)  # 4 / 150, written out

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.quantities import shown
+from trilemma.quantities import one_of, shown
 
 if TYPE_CHECKING:
     from trilemma.federation.cohorts import Federated
@@ -46,8 +46,7 @@ class Metric:
             raise InvalidInput(
                 f"metric must be a function of outputs and labels, got {shown(self.function)}."
             )
-        if self.better not in ("higher", "lower"):
-            raise InvalidInput(f"better must be 'higher' or 'lower', got {shown(self.better)}.")
+        one_of("better", self.better, ("higher", "lower"))
         usual = getattr(self.function, "__name__", type(self.function).__name__)
         object.__setattr__(self, "name", self.name or usual.strip("<>"))
 

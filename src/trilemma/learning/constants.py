@@ -40,8 +40,9 @@ def converted(
 ) -> dict[str, torch.Tensor]:
     """Those constants by name that have the trained parameters' type, in the one that is wanted.
 
-    What the module holds in another type on purpose stays as it is. Copies are made once: whoever
-    records what is done with them finds the same tensors again, and nothing is copied on replay.
+    What the module holds in another type on purpose stays as it is. Copies are made once: a
+    recorder of what is done with them finds the same tensors again, and nothing is copied on
+    replay.
     """
     if trained == wanted:
         return {}

@@ -174,7 +174,7 @@ def _run(
     inputs: torch.Tensor,
     labels: torch.Tensor,
 ) -> _Made:
-    """Slopes and what was read at each site, and the gradients of all other tensors, a record."""
+    """Gradients and what was read at each site, and gradients of all other tensors, a record."""
     extra, spec = tree_flatten(met)
 
     def gradients(

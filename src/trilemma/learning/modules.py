@@ -88,7 +88,7 @@ def _settled_norms(model: nn.Module, sent_at: float | None) -> list[str]:
         remarks.append(
             f"BatchNorm ({_named(live)}) works with the statistics of each batch, in training and "
             f"when the model is judged; running statistics are neither sent nor attacked here, "
-            f"and whoever shares them shows more (sends_statistics=True measures that)."
+            f"and a client that shares them shows more (sends_statistics=True measures that)."
         )
     elif live:
         remarks.append(

@@ -146,16 +146,16 @@ def _check_transforms(
                 f"{name} tells of no noise, but a value of client {client} is {worst:.3g} off."
             )
             continue
-        told = mechanism.noise.deviation
+        stated = mechanism.noise.deviation
         # Var(x²) / 4 Var(x)² is (kurtosis - 1) / 4: 1/2 of a Gaussian, 5/4 of a Laplace
         tails = 1.25 if mechanism.noise.kind == "laplace" else 0.5
         spread = _SIGMAS * math.sqrt(tails / left.numel())
-        ratio = float(left.square().mean().sqrt()) / told
+        ratio = float(left.square().mean().sqrt()) / stated
         assert abs(ratio - 1) <= spread, (
-            f"{name} tells of noise with deviation {told:.3g}, but client {client} has "
+            f"{name} tells of noise with deviation {stated:.3g}, but client {client} has "
             f"{ratio:.3g} times that."
         )
-        shift = abs(float(left.mean())) / told
+        shift = abs(float(left.mean())) / stated
         assert shift <= _SIGMAS / math.sqrt(left.numel()), (
             f"the noise of {name} has mean {shift:.3g} deviations, not 0."
         )

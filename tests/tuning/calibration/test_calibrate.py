@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.comparing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from scipy import stats
 from scipy.stats import binom
 from tests.tuning.simulating import answered
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
-from trilemma.testing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from trilemma.tuning.calibration.calibrate import calibrate
 from trilemma.tuning.calibration.outcomes import (
     UNPROTECTED,

@@ -68,20 +68,20 @@ class RoundRecord:
 
     def promise(self, stage: Stage, shares: Mapping[str, Mapping[int, str]]) -> None:
         """Note the kind of share of each peer, by lane, that is promised; never another."""
-        told = {
+        promised_now = {
             lane: {str(peer): kind for peer, kind in kinds.items()}
             for lane, kinds in shares.items()
         }
 
         def promised(entry: _Entry) -> _Entry:
             if entry.session != stage.session or any(
-                entry.shares.get(lane, kinds) != kinds for lane, kinds in told.items()
+                entry.shares.get(lane, kinds) != kinds for lane, kinds in promised_now.items()
             ):
                 raise ProtocolViolation(
                     f"this node has promised other shares of round {stage.number} than it is "
                     "asked for now, or answered another session; it reveals one kind for a peer."
                 )
-            return replace(entry, shares=entry.shares | told)
+            return replace(entry, shares=entry.shares | promised_now)
 
         self._note(stage, promised)
 

@@ -70,7 +70,7 @@ class _Thinning(Transform):
             scale = gain if isinstance(gain, float) else gain.numpy()
             plain = values.detach().numpy()
             sent = np.zeros_like(plain)
-            with np.errstate(over="ignore", invalid="ignore"):  # whoever sends it refuses it
+            with np.errstate(over="ignore", invalid="ignore"):  # the client refuses to send it
                 factor = np.asarray(scale, plain.dtype)
                 np.multiply(plain, factor, out=sent, where=known.numpy())
             return SparseUpdate(torch.from_numpy(sent), known)

@@ -50,8 +50,10 @@ class Quantisation(Transform):
         return replace(update, values=sent)
 
     def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        told = replace(mechanism, limit=min(self.reach, mechanism.limit or self.reach))
-        return told if told.noise is not None else told.with_noise("uniform", self.step / 2)
+        limited = replace(mechanism, limit=min(self.reach, mechanism.limit or self.reach))
+        if limited.noise is not None:
+            return limited
+        return limited.with_noise("uniform", self.step / 2)
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"coordinates of {self.bits} bits between ±{number(self.reach)}"

@@ -83,8 +83,8 @@ class ClippingSchedule(Transform):
 
     def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         norm = self.norm(round.number)
-        told = replace(mechanism, clip=min(norm, mechanism.clip or norm))
-        return self._added(round).explain(told, round, size) if self.noise else told
+        clipped = replace(mechanism, clip=min(norm, mechanism.clip or norm))
+        return self._added(round).explain(clipped, round, size) if self.noise else clipped
 
     @property
     def scale(self) -> float:
