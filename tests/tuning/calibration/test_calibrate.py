@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from benchmarks.comparing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from scipy import stats
 from scipy.stats import binom
 from tests.tuning.calibration.calibrating import ALPHA, P_MAX, WORKS, AttackUnits, calibrated
@@ -14,7 +15,6 @@ from tests.tuning.simulating import answered
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
-from trilemma.testing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from trilemma.tuning.calibration.calibrate import calibrate
 from trilemma.tuning.calibration.outcomes import (
     UNPROTECTED,
