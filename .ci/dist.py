@@ -1,4 +1,4 @@
-"""Builds wheel and sdist twice, compares their bytes, and runs the wheel in an empty environment."""
+"""Builds wheel and sdist twice, to the same bytes, and tunes by the wheel in an empty venv."""
 
 from __future__ import annotations
 

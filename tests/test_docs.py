@@ -76,12 +76,11 @@ def test_the_version_stands_in_one_place() -> None:
 
 
 SNIPPETS = [
-    pytest.param(page, snippet, id=f"{page.stem}-{number}")
+    pytest.param(page, snippet, id=page.stem, marks=[pytest.mark.slow] if slow else [])
     for page in PAGES
-    if page.name in ("start.md", "mechanisms.md", "extending.md")
-    for number, snippet in enumerate(
-        re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    )
+    for slow in [page.name == "extending.md"]
+    if slow or page.name in ("start.md", "mechanisms.md")
+    for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 ]
 LINES = [
     pytest.param(line, id=line[:60])
