@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,8 +47,15 @@ def main() -> None:
             command, check=True, capture_output=True, text=True, env=clean, cwd=folder
         )
         print(done.stdout)
-        if "Proved." not in done.stdout or not (folder / "run" / "report.html").exists():
-            sys.exit("the wheel did not answer as the demo does.")
+        answer, shown = (
+            float(re.findall(r"randomization:variance=([\d.e-]+)\+", text)[0])
+            for text in (
+                (folder / "run" / "verdict.json").read_text(),
+                (ROOT / "docs" / "worked" / "digits.md").read_text(),
+            )
+        )
+        if "Proved" not in done.stdout or f"{answer:.6g}" != f"{shown:.6g}":
+            sys.exit(f"the wheel answered a variance of {answer}, and docs/worked shows {shown}.")
         print(*first)
 
 
