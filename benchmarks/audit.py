@@ -1,7 +1,7 @@
 """What stock privacy settings of Flower, NVFlare and Opacus buy, on digits in place of their data.
 
-Each is `trilemma audit SETTING`; writes docs/benchmarks/audit.md, of all of them, or of the run
-folders that are given.
+Each is `trilemma audit SETTING --workers 1`, one after the other, in runs/benchmark-audit, where a
+run that was stopped goes on; writes docs/benchmarks/audit.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.pages.stamp import stamp
+from benchmarks.pages.stamp import machine, stamp
 from trilemma.api import audit
 from trilemma.reporting.words.numbers import number
 from trilemma.tuning.audit.audit_result import Audit
@@ -38,7 +38,7 @@ SETTINGS = {
 }
 
 
-def row(audited: Audit, note: str, seconds: float | None) -> str:
+def row(audited: Audit, seconds: float, note: str) -> str:
     """One line of the table."""
     rates = [
         f"{known.attempts[0].success.value:.2f}" if known.attempts else "–"
@@ -59,44 +59,42 @@ def row(audited: Audit, note: str, seconds: float | None) -> str:
         epsilon,
         lost,
         nearest,
-        "–" if seconds is None else f"{seconds:.0f}",
+        f"{seconds:.0f}",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def audits() -> list[tuple[Audit, float | None]]:
-    """Of the run folders given, or of all settings, with seconds by the clock."""
-    if len(sys.argv) > 1:
-        return [(Audit.load(Path(folder)), None) for folder in sys.argv[1:]]
-    made: list[tuple[Audit, float | None]] = []
-    for setting in SETTINGS:
-        start = time.perf_counter()
-        folder = RUNS / f"{zlib.crc32(setting.encode()):08x}"
-        made.append((audit("digits", setting, out=folder, workers=2), time.perf_counter() - start))
-    return made
+def audited(setting: str) -> tuple[Audit, float]:
+    """An audit and its CPU seconds, kept from an earlier run where that is complete."""
+    folder = RUNS / f"{zlib.crc32(setting.encode()):08x}"
+    kept = folder / "cpu-seconds"
+    if not kept.exists():
+        start = time.process_time()
+        audit("digits", setting, out=folder, workers=1)
+        kept.write_text(str(time.process_time() - start))
+    return Audit.load(folder), float(kept.read_text())
 
 
 def main() -> None:
     """Write the page."""
-    several = audits()
-    rows = [row(found, SETTINGS.get(found.setting, ""), seconds) for found, seconds in several]
-    best = next((found.best for found, _ in several if found.best), None)
-    found, _ = several[0]
+    several = {setting: audited(setting) for setting in SETTINGS}
+    rows = [row(*made, SETTINGS[setting]) for setting, made in several.items()]
+    best = next((found.best for found, _ in several.values() if found.best), None)
+    found, _ = several["none"]
     games = max(attempt.units for known in found.known for attempt in known.attempts)
     size = found.claim.candidates
-    given = "".join(f" {folder}" for folder in sys.argv[1:])
     intro = (
-        f"`python benchmarks/audit.py{given}` ({stamp()})\n\n"
+        f"`python benchmarks/audit.py` ({stamp()}; {machine()})\n\n"
         "Digits in place of their data: 10 clients, 150 rounds; the server reads what is sent. "
         f"Rates of right guesses among {size} candidates over the whole training, by what the "
         f"attacker knows, of its best attack ({games} games "
         f"each; blind {1 / size:.3f}); ε at δ = 1e-5 "
         "against the server; accuracy lost against the same training without the setting; the "
         f"nearest setting of the same kind that keeps a leakage of {found.budget:g} "
-        f"({found.largest_success_rate:.2f} right guesses). Seconds by the clock with two "
-        "workers."
+        f"({found.largest_success_rate:.2f} right guesses). The last column is CPU seconds of one "
+        "worker, all of the audit; two workers share them."
     )
-    head = "| setting | | nothing | public | candidates | rest | ε | lost | same kind | s |"
+    head = "| setting | | nothing | public | candidates | rest | ε | lost | same kind | CPU s |"
     lines = [
         "# Audits of stock settings",
         "",

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
         check,
         deploy,
         estimate,
+        evidence,
         paper,
         pareto,
         recover,
         tune,
+        verify,
     )
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.entropy import Seeded, System
@@ -87,6 +89,7 @@ __all__ = [
     "check",
     "deploy",
     "estimate",
+    "evidence",
     "largest_success_rate",
     "leakage",
     "mechanism",
@@ -97,6 +100,7 @@ __all__ = [
     "recover",
     "solve",
     "tune",
+    "verify",
 ]
 
 _HOME: Final = {
@@ -133,6 +137,7 @@ _HOME: Final = {
     "check": "api",
     "deploy": "api",
     "estimate": "api",
+    "evidence": "api",
     "largest_success_rate": "beliefs.belief",
     "leakage": "beliefs.belief",
     "mechanism": "paper_framework.mechanisms",
@@ -143,6 +148,7 @@ _HOME: Final = {
     "recover": "api",
     "solve": "paper_framework.solving",
     "tune": "api",
+    "verify": "api",
 }
 
 

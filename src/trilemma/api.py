@@ -44,6 +44,8 @@ from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget,
 if TYPE_CHECKING:
     from trilemma.attacks import KnowledgeLevel
     from trilemma.deployment.comparing import Difference
+    from trilemma.evidence_pack.pack import Evidence
+    from trilemma.evidence_pack.pack_check import Verified
     from trilemma.execution.journal import Run
     from trilemma.game.recovering.recovery_setup import Recovered
     from trilemma.game.scenario import Scenario, Source
@@ -62,8 +64,8 @@ if TYPE_CHECKING:
     Given = Scenario | Callable[..., Scenario] | str
 
 __all__ = [
-    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate", "paper",
-    "pareto", "recover", "tune",
+    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate",
+    "evidence", "paper", "pareto", "recover", "tune", "verify",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -766,6 +768,33 @@ def deploy(
             scopes=None if scopes is None else Path(scopes),
         )
     return Deployed(digest_of(path.read_bytes()), tuple(files), tuple(differences))
+
+
+def evidence(
+    run: Path | str,
+    *,
+    out: Path | str | None = None,
+    sign: Path | str | None = None,
+    name: str = "",
+) -> Evidence:
+    """A pack of evidence on a run's verdict: `evidence("runs/first", sign="signer.pem")`.
+
+    It is the new folder `out` (None: `evidence` in the run's), or a zip where that ends in .zip.
+    The file `sign` holds the key that signs it, as `trilemma keys new --sign` makes it, and `name`
+    says who that is.
+    """
+    from trilemma.evidence_pack.pack import write_pack  # imports torch, which takes seconds
+
+    folder = Path(run) if Path(run).is_dir() else Path(run).parent
+    target = folder / "evidence" if out is None else Path(out)
+    return write_pack(Path(run), target, sign=None if sign is None else Path(sign), name=name)
+
+
+def verify(pack: Path | str, *, signer: Path | str | None = None) -> Verified:
+    """Whether a pack of evidence is whole and signed, by the public key in the file `signer`."""
+    from trilemma.evidence_pack.pack_check import check_pack
+
+    return check_pack(Path(pack), None if signer is None else Path(signer))
 
 
 def _source_of(verdict: Verdict, scenario: Given | None) -> Source:

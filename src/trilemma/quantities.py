@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 from numbers import Integral, Real
 from typing import Final
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["between", "cases_at_most", "counted", "finite", "positive", "shown", "whole"]
+__all__ = [
+    "between", "cases_at_most", "counted", "finite", "positive", "rounded_up", "shown", "whole",
+]  # fmt: skip
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
 _MOST: Final = 1e100
@@ -111,3 +114,13 @@ def cases_at_most(rate: float) -> float:
     cases = 100 * rate
     steps = 1 if cases > 10 else 10  # tenths of few cases
     return min(100.0, math.ceil(cases * steps - 1e-9) / steps)
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """An upper bound, or noise that is needed, as it is printed: never rounded down.
+
+    >>> rounded_up(3.9012), rounded_up(13.51553, 5), rounded_up(0.1)
+    (3.91, 13.516, 0.1)
+    """
+    near = Decimal(value) * (1 - Decimal("1e-12"))  # 0.1 itself lies above a tenth
+    return float(Context(prec=digits, rounding=ROUND_CEILING).plus(near))

@@ -14,14 +14,24 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 __all__ = [
     *("ROOT", "committed", "comparable", "dies", "here", "nobody_is_left", "run", "start"),
-    "without_first_lines",
+    *("SCHEMAS", "require_schema", "without_first_lines"),
 ]
 
 ROOT = Path(__file__).parents[2]
+_COMMANDS = json.loads((ROOT / "docs" / "commands.schema.json").read_text())
+_IN_FILES = {"tune": "verdict", "pareto": "pareto", "audit": "audit", "deploy": "deploy"}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    name: {**own, "$defs": _COMMANDS["$defs"]} for name, own in _COMMANDS["properties"].items()
+} | {
+    name: json.loads((ROOT / "docs" / f"{file}.schema.json").read_text())
+    for name, file in _IN_FILES.items()
+}
+"""What each command prints with --json, by its name."""
 _READING = re.compile(r"^(attack|check|estimate|pareto|tune): reading .*\n", re.MULTILINE)
 # A job in the background ignores Ctrl-C and hands that on to what it starts, such as a test.
 _PROGRAM = """
@@ -113,7 +123,14 @@ def here(
         main()
     assert signal.getsignal(signal.SIGINT) is handler
     out, err = ("", "") if capsys is None else capsys.readouterr()
+    if "--json" in words and out:
+        require_schema(words[0], json.loads(out))
     return int(end.value.code or 0), out, without_first_lines(err)
+
+
+def require_schema(command: str, document: Any) -> None:
+    """An object that a command printed is as docs describe it."""
+    jsonschema.validate(document, SCHEMAS[command])
 
 
 def nobody_is_left(process: subprocess.Popen[str]) -> None:

@@ -51,7 +51,7 @@ def test_report_says_where_there_is_no_browser(
 ) -> None:
     monkeypatch.setattr("webbrowser.open", lambda url: False)
     assert cli("report", str(run), "--open", monkeypatch=monkeypatch) == 0
-    assert "open the file yourself" in capsys.readouterr().out
+    assert "open the file yourself" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["report", "figures"])

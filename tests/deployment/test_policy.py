@@ -38,6 +38,8 @@ def policy(folder: Path, text: str) -> Policy:
         ("randomization:variance=1e-4,clip=2.0", NOISE, "0.005 times the clip"),
         ("randomization:variance=1e-2", NOISE, "not clipped"),
         ("compression:keep=0.1", NOISE, "no noise comes first"),
+        (SINGLE, SINGLE, ""),
+        (f"compression:keep=0.01+{SINGLE}", SINGLE, "no noise comes first"),
         (f"compression:keep=0.1+{HIDDEN}", f"compression:keep=0.2+{HIDDEN}", ""),
         ("compression:keep=0.3", "compression:keep=0.2", "share of 0.3"),
         ("none", "compression:keep=0.2", "no compression"),

@@ -133,6 +133,15 @@ def test_workers_do_not_try_again_what_was_tried() -> None:
         make(loss=once)
 
 
+def test_an_update_that_no_input_changes_is_refused() -> None:
+    """Only the bias is trained, by the signs of what is predicted."""
+    frozen = nn.Linear(5, 1)
+    frozen.weight.requires_grad_(False)
+    far = [(torch.rand(5), torch.full((1,), 9.0)) for _ in range(8)]
+    with pytest.raises(InvalidInput, match="does not change with the inputs"):
+        make(model=frozen, loss=nn.functional.l1_loss, clients=[far], test=far)
+
+
 @pytest.mark.parametrize(
     ("labels", "loss", "last"),
     [

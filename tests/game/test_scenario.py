@@ -105,7 +105,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "client 0 has no records; leave it out",
     ),
     "shapes": ({"test": [(torch.rand(4), torch.tensor(0))]}, "one shape"),
-    "loss": ({"loss": lambda out, y: (out.sum() - out.sum()) / 0}, "not finite on the data"),
+    "loss": ({"loss": lambda out, y: (out.sum() - out.sum()) / 0}, "contains NaN or infinity"),
     "classes": ({"classes": 7}, "classes is 7, but the model returns 3 scores"),
     "frozen": ({"model": nn.Linear(5, 3).requires_grad_(False)}, "no trainable parameter"),
 }

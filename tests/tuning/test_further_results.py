@@ -14,9 +14,9 @@ from trilemma.game.playing.claims import checkpoints
 from trilemma.tuning.choice.choose import Choice
 from trilemma.tuning.families.game_counts import Counts
 from trilemma.tuning.families.pricing import ranked
-from trilemma.tuning.further_results import further_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
+from trilemma.tuning.tuning_run import further_procedures
 
 CONTROL = Counts(24, {"gaussian-posterior": 24}, {}, 0)
 

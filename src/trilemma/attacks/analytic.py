@@ -146,8 +146,8 @@ def _told_apart(
         rows = inverse @ right
         # of what is on one side of a neuron only the direction counts, up to the last entry's sign
         active = (inverse @ (right @ layer.T)) * torch.sign(rows[..., -1:]) > 0
-        told = (columns @ left.T).abs() >= _AT_REST
-        agree = (active == told).to(rows).mean((1, 2))
+        moved = (columns @ left.T).abs() >= _AT_REST
+        agree = (active == moved).to(rows).mean((1, 2))
         return rows / rows[..., -1:], torch.where(rows.isfinite().flatten(1).all(1), agree, 0.0)
 
     for _ in range(_TRIES):

@@ -99,9 +99,9 @@ def _climb(spread: Spread) -> torch.Tensor:
         tried = gain.topk(min(_TRIED, gain.shape[1]), 1).indices
         group, old, new = _unravel(tried, spread.classes)
         trial = counts[:, None].repeat(1, tried.shape[1], 1, 1)
-        each = torch.arange(tried.shape[1], device=counts.device)
-        trial[rows[:, None], each, group, old] -= 1
-        trial[rows[:, None], each, group, new] += 1
+        column = torch.arange(tried.shape[1], device=counts.device)
+        trial[rows[:, None], column, group, old] -= 1
+        trial[rows[:, None], column, group, new] += 1
         found = torch.where(
             (trial < 0).flatten(2).any(2), -torch.inf, _score(spread, trial.clamp(min=0))
         )

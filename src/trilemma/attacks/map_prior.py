@@ -11,9 +11,9 @@ import torch
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.label_evidence import labels_by_evidence
 from trilemma.attacks.matching import Minima, Units, explained_update, minimise
-from trilemma.attacks.matching.batch_widths import filled, widened
 from trilemma.attacks.matching.lbfgs import StaticEvaluation
 from trilemma.attacks.matching.record_vectors import out_of_range, target_shape
+from trilemma.attacks.matching.search import filled, widened
 from trilemma.attacks.priors import Prior, Sorted
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
@@ -133,7 +133,7 @@ def _bound(
     """What `minimise` binds: the negative log posterior of z [A, n·d] and its gradient."""
     view = units.view
     clip, training, task = view.observation.clip, view.local_training, view.task
-    shape, told = (view.records, prior.size), target_shape(view)
+    shape, one_target = (view.records, prior.size), target_shape(view)
 
     def misfit(
         numbers: torch.Tensor,
@@ -149,7 +149,7 @@ def _bound(
         targets = labels
         if task.classes is None:
             targets = shift + scale * numbers[:, view.input_spec.size :]
-            targets = targets.reshape(-1, *told)
+            targets = targets.reshape(-1, *one_target)
         explained = explained_update(
             task, weights, _inputs(numbers, view), targets, training, client_weights, clip
         )

@@ -59,16 +59,16 @@ class TabLeak(InvertingGradients):
         labels = likely_labels(units, seed, self.label_sets)
         candidates = Candidates.of(units.view, joint=labels is None)
         starts = candidates.placed(random_starts(units, candidates, self.name, count, seed), 0.1)
-        each = torch.arange(len(units), device=starts.device).repeat_interleave(count)
+        repeated = torch.arange(len(units), device=starts.device).repeat_interleave(count)
         tried = torch.arange(count, device=starts.device).repeat(len(units))
         if labels is None:
-            given = torch.zeros(len(each), 0, dtype=torch.long, device=starts.device)
+            given = torch.zeros(len(repeated), 0, dtype=torch.long, device=starts.device)
         else:
-            given = labels[each, tried % labels.shape[1]]
-        many = _chosen(units, each)
+            given = labels[repeated, tried % labels.shape[1]]
+        many = _chosen(units, repeated)
         points = starts.flatten(0, 1)
         with torch.no_grad():
-            everyone = torch.arange(len(each), device=starts.device)
+            everyone = torch.arange(len(repeated), device=starts.device)
             for rows in torch.split(everyone, many.at_once(self.slots)):
                 points[rows], _ = self.descend(many, candidates, points[rows], given, rows)
         found = invert(

@@ -204,8 +204,8 @@ def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torc
             gradients = task.way.grad(loss)({name: tensors[name] for name in sample.names})
         return torch.cat([gradients[name].reshape(-1) for name in sample.names])
 
-    each = task.way.vmap(part if clip is None else clipped, (None, 0, 0))
-    models = task.way.vmap(each, (0, None, None))
+    single = task.way.vmap(part if clip is None else clipped, (None, 0, 0))
+    models = task.way.vmap(single, (0, None, None))
     updates: torch.Tensor = models(units.weights[chosen], sample.inputs, sample.labels)
     return updates
 
@@ -300,8 +300,8 @@ def _moments(seen: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, to
         own = apart[:, labels == label]
         count = own.shape[1]
         keep = shrinkage(count)
-        each = own.transpose(1, 2) @ own / max(1, count - 1)
-        made.append((1 - keep) * each + keep * within)
+        spread = own.transpose(1, 2) @ own / max(1, count - 1)
+        made.append((1 - keep) * spread + keep * within)
     covariance = torch.stack(made, 1)
     diagonal = covariance.diagonal(dim1=2, dim2=3)
     diagonal.add_(_RIDGE * diagonal)

@@ -1,7 +1,7 @@
 """The game of the candidate set: N candidates, of which one is behind the update, and one guess.
 
-Whoever knows nothing of the update guesses the right one with probability exactly 1/N, so a share
-of right guesses needs no threshold to be compared with.
+An attacker who knows nothing of the update guesses the right one with probability exactly 1/N, so
+a share of right guesses needs no threshold to be compared with.
 """
 
 from __future__ import annotations

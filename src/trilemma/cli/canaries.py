@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trilemma import api
+from trilemma.cli.common_options import JsonOption, print_json
 from trilemma.cli.configuration import TrustOption
 from trilemma.naming import only_named
 
@@ -22,7 +22,7 @@ def canaries(
         str | None, typer.Option(help="The federation, where the verdict does not name it.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the canaries [a random one].")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
     trust: TrustOption = False,
 ) -> None:
     """Train once as a verdict deploys, with canaries, and hold what comes out against its proof.
@@ -36,7 +36,7 @@ def canaries(
     with only_named(scenario, trust=trust):
         audit = api.audit_canaries(verdict, scenario, canaries=canaries, seed=seed)
     if as_json:
-        print(json.dumps(audit.as_json(), allow_nan=False, indent=2))
+        print_json(audit.as_json())
     else:
         from trilemma.reporting.words.canary_text import show_canaries
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trilemma import api
+from trilemma.cli.common_options import JsonOption, print_json
 from trilemma.cli.configuration import Running, read_settings, with_flags
 from trilemma.settings import Federated
 from trilemma.tuning.request import Request
@@ -23,6 +24,7 @@ def check(
         str | None,
         typer.Argument(help="A ready-made scenario, or module:function [as in trilemma.toml]."),
     ] = None,
+    as_json: JsonOption = False,
     **flags: Any,
 ) -> None:
     """Say what `tune` would attack, what it cannot and why, and how long it would take here.
@@ -32,7 +34,10 @@ def check(
     given = {**flags, "scenario": scenario}
     federated, request, _ = read_settings(None, given, Federated, Request)
     found = api.check(federated.scenario, request, **federated.given())
-    _show(found, federated.scenario)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _show(found, federated.scenario)
 
 
 def _show(found: Examined, spec: str) -> None:

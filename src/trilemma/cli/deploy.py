@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trilemma import api
+from trilemma.cli.common_options import JsonOption, print_json
 
 __all__ = ["deploy"]
 
@@ -34,7 +34,7 @@ def deploy(
     scopes: Annotated[
         Path | None, typer.Option(help="With --nvflare: a site's privacy.json to join.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write what a federation needs to run a verdict, or compare an app with it, field by field.
 
@@ -48,7 +48,7 @@ def deploy(
         verdict, flower=flower, nvflare=nvflare, check=check, scenario=scenario, scopes=scopes
     )
     if as_json:
-        print(json.dumps(done.as_json(), allow_nan=False, indent=2))
+        print_json(done.as_json())
     else:
         for path in done.files:
             print(printable(path))

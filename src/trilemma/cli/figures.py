@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from trilemma.cli.common_options import JsonOption, print_files
 from trilemma.cli.configuration import TrustOption
 
 __all__ = ["figures"]
@@ -21,16 +22,15 @@ def figures(
         Literal["svg", "png", "both"], typer.Option("--format", help="Kind of file.")
     ] = "svg",
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw ladder, leakage, costs, front and ranking of a run as SVG or PNG files.
 
     Example: trilemma figures runs/first --out paper/figures --format svg
     """
-    from trilemma.errors import printable
     from trilemma.naming import only_named
     from trilemma.reporting.figures.figure_files import draw_figures
 
     with only_named(trust=trust):
         paths = draw_figures(run, out, form)
-    for path in paths:
-        print(printable(path))
+    print_files(paths, "", as_json=as_json)

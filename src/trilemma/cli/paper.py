@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any, Literal
 
@@ -10,7 +9,7 @@ import typer
 from pydantic import Field
 
 from trilemma import api
-from trilemma.cli.common_options import SuccessOption
+from trilemma.cli.common_options import SuccessOption, print_json
 from trilemma.cli.configuration import SettingsArgument, read_settings, with_flags
 from trilemma.cli.estimate import AttemptsOption, ModelsOption
 from trilemma.settings import Federated, run_folder
@@ -67,7 +66,7 @@ def paper(
         print("trilemma: interrupted; nothing is kept of it.", file=sys.stderr)
         raise typer.Exit(130) from None
     if running.as_json:
-        print(json.dumps(found.as_json(), allow_nan=False, indent=2))
+        print_json(found.as_json())
         return
     show_paper(found)
     print(

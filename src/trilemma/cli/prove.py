@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated, Literal
 
 import typer
+
+from trilemma.cli.common_options import JsonOption, print_json
 
 __all__ = ["prove"]
 
@@ -37,7 +38,7 @@ def prove(
         typer.Option(help="Does the attacker know which rounds use a record?"),
     ] = "known",
     person: Annotated[int, typer.Option(help="Records that one person may have.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the noise that keeps a budget over a training, and what it proves.
 
@@ -60,7 +61,7 @@ def prove(
     )
     if as_json:
         document = {**asdict(found), "noise_per_client": found.noise_per_client}
-        print(json.dumps(document, allow_nan=False, indent=2))
+        print_json(document)
     else:
         from trilemma.reporting.words.guarantee_text import show_guarantee
 

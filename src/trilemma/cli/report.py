@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from trilemma.cli.common_options import JsonOption, print_files
 from trilemma.cli.configuration import TrustOption
 
 __all__ = ["report"]
@@ -18,6 +20,7 @@ def report(
     ],
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write report.html beside the result of a run: one file that fetches nothing.
 
@@ -25,13 +28,12 @@ def report(
     """
     import webbrowser
 
-    from trilemma.errors import printable
     from trilemma.naming import only_named
     from trilemma.reporting.page.page import write_report
     from trilemma.reporting.run_results import read_run
 
     with only_named(trust=trust):
         target = write_report(*read_run(run))
-    print(f"report: {printable(target)}")
+    print_files([target], "report: ", as_json=as_json)
     if show and not webbrowser.open(target.resolve().as_uri()):
-        print("no browser found here: open the file yourself")
+        print("no browser found here: open the file yourself", file=sys.stderr)

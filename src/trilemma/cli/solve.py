@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from trilemma.cli.common_options import JsonOption, print_json
 from trilemma.errors import InvalidInput
 from trilemma.paper_framework import mechanisms
 from trilemma.paper_framework.mechanisms import MECHANISMS
@@ -77,7 +77,7 @@ def solve(
     c4: Annotated[float, typer.Option(help="Largest utility.")] = 1.0,
     c5: Annotated[float, typer.Option(help="Largest cost.")] = 1.0,
     clients: Annotated[int | None, typer.Option(help="K, the number of clients [1].")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """The paper's optimal parameters, and what they are worth.
 
@@ -126,7 +126,7 @@ def solve(
             "clients": len(profiles),
             "results": [asdict(solution.optimum) for solution in solutions],
         }
-        print(json.dumps(document, allow_nan=False, indent=2))
+        print_json(document)
     else:
         from trilemma.reporting.words.solution_tables import show  # rich is not needed for --json
 

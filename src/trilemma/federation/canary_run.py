@@ -169,7 +169,7 @@ def run_canaries(
             products = hidden.products(number, rest.double().numpy()) * denominator / clip
             seen = np.isin(np.arange(canaries) % len(clients), which)
             scores[seen] += products[seen] / recipe.rounds
-            residuals.add(number, released - sent[list(which)].sum(0), len(which))
+            residuals.add(released - sent[list(which)].sum(0), len(which))
         current = server.step(current, mean.to(current)[None], number)
         if not torch.isfinite(current).all():
             raise InvalidInput(

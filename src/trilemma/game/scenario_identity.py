@@ -86,7 +86,7 @@ def parts_of(protection: Protection) -> dict[str, object]:
 
 
 def data_hash(scenario: Scenario, key: bytes) -> str:
-    """HMAC-SHA256 of all records: tells the same data again to who holds the key.
+    """HMAC-SHA256 of all records: shows whether data are the same to who holds the key.
 
     Without the key it tells nothing; a plain hash would let anyone test whether a record that he
     guesses was there.

@@ -13,7 +13,7 @@ from trilemma.game.differentiability import first_line
 from trilemma.learning import LocalTraining
 from trilemma.learning.modules import copied, scores
 from trilemma.quantities import shown
-from trilemma.records.pairs import is_pair
+from trilemma.records.records import is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +123,7 @@ def tried(first: Records, others: Sequence[Records]) -> torch.Tensor:
     some = first.inputs[:_TRIED]
     if some.is_floating_point():
         return some
-    last = max((first, *others), key=lambda each: int(each.inputs.max())).inputs
+    last = max((first, *others), key=lambda records: int(records.inputs.max())).inputs
     return torch.cat([some, last[last.flatten(1).amax(1).argmax()][None]])
 
 

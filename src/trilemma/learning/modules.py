@@ -6,10 +6,11 @@ Nothing here changes what is sent but for what it says.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -40,6 +41,8 @@ __all__ = [
     "stilled",
     "tensor_name",
 ]
+
+_CHANNELS: Final = 8  # of a group that replaces BatchNorm
 
 
 def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, tuple[str, ...]]:
@@ -177,6 +180,20 @@ def stilled(model: nn.Module, inputs: torch.Tensor) -> tuple[str, ...]:
         "hide is not counted on."
     )
     return (said,)
+
+
+def with_group_norm(model: nn.Module) -> nn.Module:
+    """A copy with GroupNorm, of about 8 channels a group, for each BatchNorm in train mode."""
+    made = copied(model)
+    for name, norm in list(made.named_modules()):
+        if not (isinstance(norm, _BatchNorm) and norm.training):
+            continue
+        channels = norm.num_features
+        groups = math.gcd(channels, max(1, channels // _CHANNELS))
+        group_norm = nn.GroupNorm(groups, channels, eps=norm.eps, affine=norm.affine)
+        owner, _, own = name.rpartition(".")
+        setattr(made.get_submodule(owner), own, group_norm.to(next(made.parameters())))
+    return made
 
 
 def normalises_batches(model: nn.Module) -> bool:

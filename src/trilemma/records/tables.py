@@ -29,7 +29,7 @@ class Table:
 
     >>> frame = {"age": [40, 50, 60], "sex": ["f", "m", "f"], "ill": [True, False, True]}
     >>> table = Table.of(frame, "ill")
-    >>> [(each.name, each.kind) for each in table.columns]
+    >>> [(column.name, column.kind) for column in table.columns]
     [('age', 'integer'), ('sex', 'category')]
     >>> table.records(frame).inputs[0]
     tensor([-1.2247,  1.0000,  0.0000])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -39,14 +39,8 @@ __all__ = ["Examined", "Suited", "examine"]
 _SLOW_S: Final = 0.15  # for one update
 _TRIES: Final = 4  # the first is slow, others may be held up
 _UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
-_MOST: Final = (
-    2  # kinds of games of the leading attack, of which there are more than of all others
-)
-_OF_KINDS: Final = (
-    "dager",
-    "tableak",
-    "tokens",
-)  # nobody misses them where records are of another kind
+_MOST: Final = 2  # kinds of the leading attack's games, of which there are more than of others
+_OF_KINDS: Final = ("dager", "tableak", "tokens")  # not missed where records are of another kind
 
 
 @dataclass(frozen=True)
@@ -81,6 +75,22 @@ class Examined:
         """How long a command takes with so many processes, all of it or until its `answer`."""
         least, most, not_timed = (self.answers if answer else self.work)[command]
         return Left(self.once + least / workers, self.once + most / workers, not_timed)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is asked, what is attacked and what not, and CPU seconds, as plain values."""
+        plan, claim = self.plan, self.plan.claim
+        return {
+            **asdict(plan.federation),
+            "rounds": claim.rounds,
+            "knows": plan.request.knows,
+            "candidates": claim.candidates,
+            "budget": plan.request.budget,
+            "largest_success_rate": plan.p_max,
+            "families": [family.name for family in plan.families],
+            "attacks": [asdict(attack) for attack in self.attacks],
+            "left_out": [{"what": what, "why": why} for what, why in self.left_out],
+            "cpu_seconds": {name: self.seconds(name)._asdict() for name in self.work},
+        }
 
 
 def examine(source: Source, request: Request, tell: Callable[[str], None]) -> Examined:
@@ -176,7 +186,7 @@ def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
     single = [Kind("games", (name,), 1, "plain") for name in names]
     leads = {(item.suite.lead,) for item in plans}
     led = [item for item in work if item.what == "games" and item.attacks in leads]
-    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
+    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda kind: -work[kind])
     of = {what: [item for item in work if item.what == what] for what in ("trainings", "timings")}
     return [*of["trainings"], *single, *most[:_MOST]], [*most[_MOST:], *of["timings"]]
 

@@ -6,7 +6,7 @@ from tests.attacks.posterior.lining_up import small_records, small_task
 
 from trilemma.attacks.posterior.candidate_updates import (
     average_path,
-    companies,
+    batch_contexts,
     contributions,
     observed_path,
 )
@@ -75,19 +75,23 @@ def normalised() -> Task:
 def test_contributions_in_company_are_nearer_to_what_a_batch_sends() -> None:
     """Nearer than those by the statistics of all at once, of which a batch's own are a part."""
     task, training, people = normalised(), LocalTraining(batch=4), shared(64, 6)
-    models, beside = [MODELS], companies(task, [MODELS], people, training)
+    models, beside = [MODELS], batch_contexts(task, [MODELS], people, training)
     each = contributions(task, models, people, training, beside)
     assert each.shape == (2, 64, 83)
     own = Batch(people.inputs.expand(2, 64, 6), people.labels.expand(2, 64), False)
-    met = companies(task, models, own, training)
+    met = batch_contexts(task, models, own, training)
     assert torch.allclose(contributions(task, models, own, training, met), each)
     steps = LocalTraining("fedavg", lr=0.3, steps=2, batch=4)
     walked = contributions(
-        task, models * 2, people, steps, companies(task, models * 2, people, steps)
+        task, models * 2, people, steps, batch_contexts(task, models * 2, people, steps)
     )
     assert torch.allclose(walked, 0.6 * each)
     far = contributions(
-        task, models, people, training, companies(task, models, people, LocalTraining(batch=10**6))
+        task,
+        models,
+        people,
+        training,
+        batch_contexts(task, models, people, LocalTraining(batch=10**6)),
     )
     gaps = []
     for made in (each, far):
@@ -102,5 +106,5 @@ def test_contributions_in_company_are_nearer_to_what_a_batch_sends() -> None:
 
 def test_no_company_where_records_do_not_meet() -> None:
     people = shared(8, 7)
-    assert companies(small_task(), [MODELS], people, LocalTraining(batch=4)) is None
-    assert companies(normalised(), [MODELS], people, LocalTraining(batch=1)) is None
+    assert batch_contexts(small_task(), [MODELS], people, LocalTraining(batch=4)) is None
+    assert batch_contexts(normalised(), [MODELS], people, LocalTraining(batch=1)) is None

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from scipy.stats import ks_2samp, kstest
 from tests.cli.own_scenario import small
+from tests.protection.transforms.applying import apply
+from torch import nn
 
+from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.protection.transforms.omission import Omission
 from trilemma.protection.transforms.percentile import Percentile
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.tuning.audit.adaptive_clipping import AdaptiveRule, adaptive_norms
+from trilemma.tuning.audit.flower_parts import LocalDpMod
+from trilemma.tuning.audit.framework_parts import Opacus
 from trilemma.tuning.audit.framework_setting import Setting
-from trilemma.tuning.audit.setting_parts import ExcludeVars, LocalDpMod, Opacus, PercentilePrivacy
+from trilemma.tuning.audit.nvflare_parts import ExcludeVars, PercentilePrivacy
 
 LOCAL_DP = "flower.LocalDpMod:clipping_norm=1,sensitivity=0.0001,epsilon=10,delta=1e-05"
 TEXTS = [
@@ -88,6 +98,49 @@ def test_local_dp_adds_the_noise_that_flower_adds() -> None:
     assert transform == Randomization(part.deviation**2, 1.0)
 
 
+def test_a_thousand_updates_are_distributed_as_flowers_local_dp_sends_them() -> None:
+    """By Flower's own mod: what is left beside the clipped update is its noise."""
+    mod = pytest.importorskip("flwr.clientapp.mod").LocalDpMod(0.7, 0.01, 3.0, 1e-4)
+    flwr = pytest.importorskip("flwr.app")
+    part = LocalDpMod(0.7, 0.01, 3.0, 1e-4)
+    (transform,) = part.transforms(small())
+    draw, left = np.random.default_rng(0), ([], [])
+    np.random.seed(1)  # noqa: NPY002 - Flower draws from numpy's global generator
+    for number in range(1000):
+        start, update = draw.normal(size=20), draw.normal(size=20) * 10 ** draw.uniform(-2, 1)
+        clipped = update * min(1.0, 0.7 / np.linalg.norm(update))
+
+        messages = [
+            SimpleNamespace(
+                content=flwr.RecordDict({"arrays": flwr.ArrayRecord({"w": flwr.Array(arrays)})}),
+                has_error=lambda: False,
+            )
+            for arrays in (start, start + update)
+        ]
+        sent = mod(messages[0], None, lambda *_, sent=messages[1]: sent).content
+        theirs = sent["arrays"]["w"].numpy() - start
+        ours = apply(transform, torch.from_numpy(update), entropy=Seeded(number)).values.numpy()
+        for found, made in zip(left, (theirs, ours), strict=True):
+            found.extend((made - clipped) / part.deviation)
+    assert ks_2samp(*left).pvalue > 1e-4
+    for found in left:
+        assert kstest(found, "norm").pvalue > 1e-4
+
+
+def test_the_servers_noise_is_that_of_flowers_strategy() -> None:
+    strategies = pytest.importorskip("flwr.serverapp.strategy")
+    flwr = pytest.importorskip("flwr.app")
+    np.random.seed(0)  # noqa: NPY002 - Flower draws from numpy's global generator
+    own = strategies.DifferentialPrivacyServerSideFixedClipping(strategies.FedAvg(), 2.0, 0.5, 4)
+    zeros = flwr.ArrayRecord({"w": flwr.Array(np.zeros(50_000))})
+    theirs = own._add_noise_to_aggregated_arrays(zeros)["w"].numpy()
+    name = "flower.DifferentialPrivacyServerSideFixedClipping"
+    setting = Setting.parse(f"{name}:noise_multiplier=2,clipping_norm=0.5")
+    (noise,) = setting.run(small(clients=4)).trained.transforms
+    assert isinstance(noise, Randomization)
+    assert kstest(theirs / (noise.scale / 2), "norm").pvalue > 1e-4, "of a mean of four"
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_adaptive_norms_move_as_flowers_strategy_moves_them(noise: float) -> None:
     strategies = pytest.importorskip("flwr.serverapp.strategy")
@@ -155,6 +208,32 @@ def test_excluded_variables_are_those_that_nvflare_leaves_out() -> None:
         assert layout.size - sum(dropped) == kept
 
 
+class Scaled(nn.Linear):
+    """A layer with a scalar, as a temperature is."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.scale * super().forward(inputs)
+
+
+@pytest.mark.parametrize("name", ["SVTPrivacy", "PercentilePrivacy"])
+def test_a_scalar_that_nvflare_sends_as_it_is_is_not_taken_for_filtered(name: str) -> None:
+    scenario = replace(small(), model=Scaled())
+    with pytest.raises(InvalidInput, match="send scale as it is"):
+        Setting.parse(f"nvflare.{name}").run(scenario)
+    dxo = pytest.importorskip("nvflare.apis.dxo")
+    fl_context = pytest.importorskip("nvflare.apis.fl_context")
+    shareable = pytest.importorskip("nvflare.apis.shareable")
+    module = {"SVTPrivacy": "svt_privacy", "PercentilePrivacy": "percentile_privacy"}[name]
+    kind = getattr(importlib.import_module(f"nvflare.app_common.filters.{module}"), name)
+    given = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, {"scale": np.array(0.5), "w": np.ones(9)})
+    made = kind().process_dxo(given, shareable.Shareable(), fl_context.FLContext())
+    assert made.data["scale"] == 0.5
+
+
 def test_stronger_settings_keep_less_and_less() -> None:
     shares = [item.percentile for item in PercentilePrivacy(10).stronger()]  # type: ignore[attr-defined]
     assert shares == pytest.approx([77.5, 94.375, 98.59375, 99.6484375])
@@ -178,7 +257,7 @@ def test_opacus_clips_records_and_draws_them() -> None:
 def flower_app(folder: Path, client: str, server: str, config: str = "") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "pyproject.toml").write_text(
-        '[tool.flwr.app.components]\nserverapp = "app.server:app"\n'
+        '[tool.flwr.app.components]\nserverapp = "app.server:app"\nclientapp = "client_app:app"\n'
         f"[tool.flwr.app.config]\nnum-server-rounds = 3\n{config}"
     )
     (folder / "client_app.py").write_text(client)
@@ -230,8 +309,8 @@ def test_a_flower_app_is_read_and_never_run(tmp_path: Path) -> None:
         (CLIENT.format(mods="LocalDpMod(*args)"), "", "not written out"),
         (CLIENT.format(mods="LocalDpMod(read(), 1, 1, 1e-5)"), "", "is computed"),
         (CLIENT.format(mods="LocalDpMod(cfg['clip'], 1, 1, 1e-5)"), "", "'clip'"),
-        (CLIENT.format(mods="fixedclipping_mod"), "", "no server wraps"),
-        (CLIENT.format(mods=""), WRAPPED, "nothing is clipped"),
+        (CLIENT.format(mods="fixedclipping_mod"), "", "its server has no"),
+        (CLIENT.format(mods=""), WRAPPED, "it does nothing"),
         ("def (", "", "no Python source"),
     ],
 )
@@ -243,9 +322,88 @@ def test_an_app_that_cannot_be_read_says_why(
         Setting.parse(str(app))
 
 
-def test_our_own_example_uses_no_setting_of_flowers() -> None:
-    example = Path(__file__).parents[3] / "examples/flower-digits"
-    assert Setting.parse(str(example)).describe() == "none"
+DP = "LocalDpMod(1.0, 0.5, 3.0, 1e-5)"
+READ = "flower.LocalDpMod:clipping_norm=1.0,sensitivity=0.5,epsilon=3.0,delta=1e-05"
+AGGREGATED = """
+from flwr.server.workflow import SecAggPlusWorkflow as Hidden
+workflow = Hidden(num_shares=5, reconstruction_threshold=3)
+"""
+MODS = "from flwr.clientapp import ClientApp\nfrom flwr.clientapp.mod import *\n"
+RENAMED = f"{MODS}from flwr.clientapp.mod import LocalDpMod as Dp\n"
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "read"),
+    [
+        (f"{MODS}dp = {DP}\napp = ClientApp()", "", "none"),
+        (f"{MODS}dp = {DP}\napp = ClientApp(mods=None)", "", "none"),
+        (f"{MODS}app = ClientApp()\nother = ClientApp(mods=[{DP}])", "", "none"),
+        (f"{MODS}dp = {DP}\nlisted = (dp,)\napp: ClientApp = ClientApp(None, listed)", "", READ),
+        (f"{MODS}app = ClientApp()\n@app.train(mods=[{DP}])\ndef f(): ...", "", READ),
+        (f"{RENAMED}app = ClientApp(mods=[{DP.replace('LocalDpMod', 'Dp')}])", "", READ),
+        (f"{MODS}from app.terms import C\napp = ClientApp(mods=[{DP.replace('1.0', 'C')}])",
+         "C: float = 1.0", READ),
+        (f"{MODS}app = ClientApp(mods=[secaggplus_mod, {DP}])", AGGREGATED,
+         f"{READ}+flower.SecAggPlus:num_shares=5,reconstruction_threshold=3"),
+    ],
+)  # fmt: skip
+def test_only_mods_that_are_run_count(tmp_path: Path, client: str, server: str, read: str) -> None:
+    app = flower_app(tmp_path / "app", client, server)
+    installed = app / "venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "flwr.py").write_text(f"workflow = SecAggPlusWorkflow({DP})")
+    assert Setting.parse(str(app)).describe() == read
+
+
+def test_the_first_mod_is_the_last_to_touch_an_update(tmp_path: Path) -> None:
+    client = f"{MODS}app = ClientApp(mods=[{DP}, {DP.replace('3.0', '4.0')}])"
+    parts = Setting.parse(str(flower_app(tmp_path / "app", client, ""))).parts
+    assert [part.epsilon for part in parts if isinstance(part, LocalDpMod)] == [4.0, 3.0]
+
+
+def test_a_mod_that_nobody_knows_is_told(tmp_path: Path) -> None:
+    client = f"{MODS}from own import hide\napp = ClientApp(mods=[hide, message_size_mod])"
+    read = Setting.parse(str(flower_app(tmp_path / "app", client, "")))
+    assert read.remarks(small()) == ("The mod hide is not audited.",)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "told"),
+    [
+        (f"{MODS}app = ClientApp(mods=[{DP}] + others)", "", "mods is computed"),
+        (f"{MODS}app = make()", "", "the clientapp client_app:app is computed"),
+        (f"{MODS}app = ClientApp(mods=[secaggplus_mod])", "", "its server has no SecAggPlus"),
+        (f"{MODS}app = ClientApp()", AGGREGATED, "clients have no secaggplus_mod"),
+        (f"{MODS}app = ClientApp(mods=[LocalDpMod(float('x'), 1, 1, 1e-5)])", "", "is computed"),
+    ],
+)
+def test_what_cannot_be_read_is_not_taken_for_protection(
+    tmp_path: Path, client: str, server: str, told: str
+) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        Setting.parse(str(flower_app(tmp_path / "app", client, server)))
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "[tool.flwr]\napp = 3", "[tool.flwr.app.components]", "[tool]\nflwr = 1"]
+)
+def test_a_project_that_is_no_flower_app_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(InvalidInput, match=r"pyproject\.toml"):
+        Setting.parse(str(tmp_path))
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.flwr.app.components]\nclientapp = "nowhere.client:app"'
+    )
+    with pytest.raises(InvalidInput, match=r"no module nowhere\.client"):
+        Setting.parse(str(tmp_path))
+
+
+def test_an_app_that_trilemma_protects_is_compared_with_its_verdict(tmp_path: Path) -> None:
+    client = f"{MODS}app = ClientApp(mods=[protect_mod(terms)])"
+    with pytest.raises(InvalidInput, match="trilemma deploy VERDICT --check"):
+        Setting.parse(str(flower_app(tmp_path / "app", client, "")))
+    example = Setting.parse(str(Path(__file__).parents[3] / "examples/flower-digits"))
+    assert example.notes == ("The mod switched is not audited.",)
 
 
 SVT = {"path": "nvflare.app_common.filters.svt_privacy.SVTPrivacy", "args": {"fraction": 0.2}}
@@ -306,8 +464,57 @@ def test_a_job_is_read_by_the_filters_of_its_training(tmp_path: Path) -> None:
         Setting.parse(str(tmp_path / "f"))
 
 
+def test_filters_that_nvflare_does_not_apply_protect_nothing(tmp_path: Path) -> None:
+    """Against NVFlare's own choice of the filters of a task's results."""
+    off = [{**PERCENTILE, "direction": "in"}, {**PERCENTILE, "disabled": True}]
+    scopes = [{"name": "public", "task_result_filters": off}]
+    (tmp_path / "privacy.json").write_text(json.dumps({"scopes": scopes}))
+    assert Setting.parse(str(tmp_path)).describe() == "none"
+    chain = {"tasks": ["*"], "filters": [PERCENTILE]}
+    file = tmp_path / "config_fed_client.json"
+    file.write_text(json.dumps({"task_result_filters": [chain]}))
+    read = Setting.parse(str(file))
+    assert read.describe() == "none"
+    assert "filters nothing" in read.remarks(small())[0]
+    tasks = pytest.importorskip("nvflare.apis.utils.task_utils")
+    context = pytest.importorskip("nvflare.apis.fl_context").FLContext()
+    for task, found in (("train", []), ("*", [PERCENTILE])):
+        chains = {"*/out": [PERCENTILE]}
+        assert tasks.get_filters("task_result_filters", context, chains, task, "out") == found
+
+
+def test_what_a_job_may_do_besides_is_told(tmp_path: Path) -> None:
+    scopes = [
+        {"name": "private", "task_result_filters": [PERCENTILE]},
+        {"name": "public"},
+    ]
+    site = tmp_path / "site"
+    (site / "local").mkdir(parents=True)
+    (site / "local" / "privacy.json").write_text(
+        json.dumps({"scopes": scopes, "default_scope": "private"})
+    )
+    read = Setting.parse(str(site))
+    assert read.parts == (PercentilePrivacy(30, 0.02),)
+    assert "a job may name public" in read.remarks(small())[0]
+    folder = job(tmp_path / "job", PERCENTILE)
+    (folder / "meta.json").write_text('{"name": "job", "scope": "public"}')
+    config = folder / "app" / "config" / "config_fed_client.json"
+    executor = {"path": "x.ClientAPIExecutor", "args": {"task_script_path": "client.py"}}
+    document = json.loads(config.read_text())
+    config.write_text(json.dumps(document | {"executors": [{"executor": executor}]}))
+    told = " ".join(Setting.parse(str(folder)).remarks(small()))
+    assert "sends whole weights" in told
+    assert "names the scope public" in told
+
+
 @pytest.mark.parametrize(
-    "text", ["[", "[]", '{"scopes": 3}', '{"a": 1}', '{"scopes": [3]}', "\x00"]
+    "text",
+    [
+        *("[", "[]", '{"scopes": 3}', '{"a": 1}', '{"scopes": [3]}', "\x00", '{"scopes": NaN}'),
+        '{"task_result_filters": [{"path": "PercentilePrivacy"}]}',
+        '{"scopes": [{"name": "a", "task_result_filters": {"path": "PercentilePrivacy"}}]}',
+        '{"scopes": [{"name": "a", "task_result_filters": [{"name": "SVTPrivacy", "args": 3}]}]}',
+    ],
 )
 def test_a_file_that_is_none_of_them_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "privacy.json"

@@ -328,7 +328,7 @@ def test_families_that_look_alike_share_their_games() -> None:
 
 def test_an_estimate_lies_near_the_crossing() -> None:
     made = calibrator(lambda a, v: falling(1e-3)(v))
-    x, counts = answered(made.estimate(family(), 1), made.results)
+    x, counts = answered(made.estimate(family()), made.results)
     variance = family().strength(x)
     assert variance is not None
     assert 3e-4 < variance < 1e-2
@@ -343,7 +343,7 @@ def test_an_estimates_counts_are_of_the_very_strength_that_it_names() -> None:
         return base.results(tasks)
 
     base = calibrator(lambda a, v: falling(1e-3, 2.0)(v))
-    x, counts = answered(base.estimate(family(), 1), noted)
+    x, counts = answered(base.estimate(family()), noted)
     there = family().attacked(x, Adversary.SERVER).describe()
     played = [task for task in asked if task.protection == there]
     assert counts.units == sum(task.count for task in played) > 0

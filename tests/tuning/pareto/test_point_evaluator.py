@@ -134,4 +134,4 @@ def test_a_curious_client_reads_sums() -> None:
     curious = evaluator(adversary="client", families=("randomization", "secret-sharing"))
     found = runner(Simulated(small, None, 1, 2, 0))(curious.unprotected())
     assert found.recovered < 10, "the rate of a bare sum"
-    assert [what for what, _ in curious.sights(family(curious, "randomization"), 0.0)] == ["sum"]
+    assert [what for what, _ in curious.observed(family(curious, "randomization"), 0.0)] == ["sum"]

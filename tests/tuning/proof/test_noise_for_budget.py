@@ -13,7 +13,7 @@ from tests.cli.own_scenario import small
 
 from trilemma.accounting.guarantee import Transport
 from trilemma.accounting.local_steps import noise_ratio_for
-from trilemma.accounting.noise_calibration import leakage_bound, leakage_supremum
+from trilemma.accounting.noise_calibration import leakage_bound, leakage_supremum, success_bound
 from trilemma.accounting.sampled_training import Training
 from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
 from trilemma.errors import InvalidInput
@@ -64,6 +64,16 @@ def proof(
 def by_hand(made: Proof, survivors: int, denominator: float = 80) -> float:
     """(z C / S)² / survivors, but for what arithmetic and grids are granted."""
     return (made.training.noise_multiplier * CLIP / denominator) ** 2 / survivors
+
+
+def test_secret_rounds_want_all_clients_in_all_of_them() -> None:
+    """Of a used record, ten rounds tell more than 150 with the same noise: which one is secret."""
+    few, many = (Training(rounds, 4 / 6000, 0.3713, "secret") for rounds in (10, 150))
+    assert success_bound(few, 100) > 2 * success_bound(many, 100)
+    sampled = replace(federation(), cohort=2)
+    with pytest.raises(InvalidInput, match="2 of 5 clients take part"):
+        proof(sampled, participation="secret", threshold=2)
+    assert proof(sampled, threshold=2).clients == 2
 
 
 @pytest.mark.parametrize(

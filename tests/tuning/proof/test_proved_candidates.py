@@ -183,9 +183,9 @@ def test_a_whole_tuning_deploys_what_was_certified(
     assert verdict.basis == "certified"
     assert verdict.deployment == choice.deployment
     assert verdict.claim.participation == "known"
-    assert verdict.headline.startswith("An attacker who starts with 100 equally likely records")
+    assert verdict.headline.startswith("Someone who holds 100 equally likely records")
     assert verdict.headline.endswith("Proved.")
-    assert any("momentum, error feedback" in limit for limit in verdict.limits)
+    assert any("Momentum, error feedback" in limit for limit in verdict.limits)
     (beside,) = verdict.beside
     assert beside.who == "a malicious server that knows every other record"
     assert verdict.trade_off is not None

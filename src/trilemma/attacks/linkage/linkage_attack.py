@@ -40,14 +40,14 @@ class Linkage:
     x = m_c + L_c z maximises Σ_rounds log p(G | x) - ‖z‖² / 2 - 50 Σ (x - clamp x)², the rest of
     each message integrated out (`rest`). The class c is the one whose public records are the
     likeliest on average. A message that shares its record with no other is looked at alone. What
-    single values say that have no noise is told besides (`reading`).
+    single values say that have no noise is added (`readings`).
 
     The fields are the effort: the least variance that noise is taken to have, relative to the mean
-    square of the observed coordinates (less changes no pick); evaluations of a search, and pairs
+    square of the observed coordinates (less changes no guess); evaluations of a search, and pairs
     of L-BFGS memory; messages of one training that are read, evenly spread where it has more, and
     fewer where the public records' updates for each would not fit into memory; and public records
-    that teach the law of the rest, drawn where there are more: its time grows with their cube. The
-    prior is learnt from all.
+    that teach the distribution of the rest, drawn where there are more: its time grows with their
+    cube. The prior is learnt from all.
     """
 
     level: float = 1e-3
@@ -83,25 +83,18 @@ class Linkage:
         with torch.no_grad():
             people = Batch(taught.inputs, taught.labels, True).to(prior.mean)
             layers = layers_of(views, people)
-            each = views[0].weights.numel() if layers is None else 2 * people.count
+            numbers = views[0].weights.numel() if layers is None else 2 * people.count
             # The same on every machine: what is read decides what is found.
-            most = max(1, min(self.messages, _MOST // (people.count * each)))
+            most = max(1, min(self.messages, _MOST // (people.count * numbers)))
             read = [_spread(own, most) for own in trainings]
             # Products of factors are large, and what is left when they are centred is small.
             precise = prior if layers is None else prior.to(torch.float64)
-            for some in _together(read, _HELD // (people.count * each)):
-                flat = [view for own in some for view in own]
+            for some in _together(read, _HELD // (people.count * numbers)):
                 # what several trainings share, such as those that go on, is learnt once
-                seen = {id(view.observation): view for view in flat}
-                places = {name: place for place, name in enumerate(seen)}
+                seen = {id(view.observation): view for own in some for view in own}
                 units = Units.of(list(seen.values()), "single")
                 exact = units if layers is None else Units.of(list(seen.values()), "double")
-                rows = [
-                    (at, places[id(view.observation)])
-                    for at, own in enumerate(some)
-                    for view in own
-                ]
-                training, message = torch.tensor(rows, device=units.weights.device).T
+                training, message = _owners(some, list(seen)).to(units.weights.device)
                 search = _Search(
                     *(self, exact, people.to(precise.mean), precise, layers),
                     *(training, message, seed),
@@ -141,6 +134,13 @@ def _together(trainings: list[list[View]], most: int) -> Iterator[list[list[View
             chosen = []
         chosen = [*chosen, own]
     yield chosen
+
+
+def _owners(trainings: list[list[View]], observations: list[int]) -> torch.Tensor:
+    """Of each view its training and, by the observation's id, its message [2, V]."""
+    places = {name: place for place, name in enumerate(observations)}
+    rows = [(at, places[id(view.observation)]) for at, own in enumerate(trainings) for view in own]
+    return torch.tensor(rows).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,10 +183,10 @@ class _Search:
         )
         like = view.observation.update
         made = (inputs, self._targets(found, labels), guesses, minima.loss)
-        inputs, told, guesses, loss = (
+        inputs, targets, guesses, loss = (
             item.to(like) if item.is_floating_point() else item for item in made
         )
-        return inputs[:, None], told[:, None], guesses[:, None], loss
+        return inputs[:, None], targets[:, None], guesses[:, None], loss
 
     def _bound(
         self, distribution: Rest, labels: torch.Tensor
@@ -220,8 +220,8 @@ class _Search:
         if self.units.view.task.classes is None:
             return self.training.new_zeros(len(seen))
         member = one_hot(self.people.labels, self.prior.classes).T.bool()
-        each = torch.where(member, seen[:, None], -torch.inf)
-        return (torch.logsumexp(each, 2) - member.sum(1).clamp(min=1).log()).argmax(1)
+        by_class = torch.where(member, seen[:, None], -torch.inf)
+        return (torch.logsumexp(by_class, 2) - member.sum(1).clamp(min=1).log()).argmax(1)
 
     def _log_likelihood(
         self, distribution: Rest, records: torch.Tensor, labels: torch.Tensor

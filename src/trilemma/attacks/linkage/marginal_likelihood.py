@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.linkage.update_projections import Common, Factored, Parts, Sides, Written
-from trilemma.attacks.posterior.candidate_updates import companies, contributions, seen_path
+from trilemma.attacks.posterior.candidate_updates import batch_contexts, contributions, seen_path
 from trilemma.attacks.posterior.factored import linear_layers
 from trilemma.attacks.posterior.inner_products import held_out_remainder
 
@@ -30,7 +30,7 @@ __all__ = ["Rest", "layers_of"]
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """The law of V messages G without their record, ready for the updates u = a g(x) of any x.
+    """How V messages G without their record are distributed, for the updates u = a g(x) of any x.
 
     Q⁻¹ = (I - Rᵀ inner R) / remainder with P rows R, inner [V, P, P] and remainder [V]; turned
     [V, P, 1 + C] is `inner` times R's products with G and with the classes' parts μ_c. counts
@@ -54,7 +54,7 @@ class Rest:
         seed: int,
         layers: tuple[str, ...] | None = None,
     ) -> tuple[Rest, torch.Tensor]:
-        """The law that public records teach, and log p(G | x) [V, P] of those records.
+        """The distribution that public records teach, and log p(G | x) [V, P] of those records.
 
         The noise has this variance [V]; `layers` as in `layers_of` (None: updates are written
         out).
@@ -76,7 +76,7 @@ class Rest:
         return self.made.share
 
     def at(self, messages: torch.Tensor) -> Rest:
-        """The law of some of the messages, in any order and as often as they are named."""
+        """The same for some of the messages, in any order and as often as they are named."""
         numbers = (self.inner, self.remainder, self.turned)
         inner, remainder, turned = (number[messages] for number in numbers)
         made, level = self.made.at(messages), self.level[messages]
@@ -111,14 +111,14 @@ def layers_of(views: Sequence[View], people: Batch) -> tuple[str, ...] | None:
 def _made(
     units: Units, people: Batch, seed: int, layers: tuple[str, ...] | None
 ) -> tuple[Written | Factored, Parts, Common, Sides]:
-    """How updates are compared, how messages are made of them, the law's and the records' own."""
+    """How updates are compared, what messages are made of, the learnt products, the records'."""
     view = units.view
     if layers is not None:
         parts = Parts.of(units, people, None, seed)
         factored = Factored.of(units, people, layers, parts)
         return factored, parts, *factored.learnt()
     path = seen_path(units, slice(None), people)
-    beside = companies(view.task, path[0], people, view.local_training)
+    beside = batch_contexts(view.task, path[0], people, view.local_training)
     updates = contributions(view.task, path[0], people, view.local_training, beside)
     parts = Parts.of(units, people, updates, seed)
     written = Written.of(units, people, path, updates, parts)

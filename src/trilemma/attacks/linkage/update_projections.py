@@ -1,8 +1,8 @@
-"""What records' updates have in common with a law's rows and vectors: written out, or by factors.
+"""Products of records' updates with a distribution's rows and vectors, written out or by factors.
 
-A law is made of rows R, public records' updates around the means of their classes, and of vectors
-v: the message itself, then the classes' parts in the rest. Of a record's update u = a g(x) nothing
-is asked but u·R, u·v and u·u. Where layers are linear, factors tell them for far less.
+A distribution is made of rows R, public records' updates around the means of their classes, and of
+vectors v: the message itself, then the classes' parts in the rest. Of a record's update u = a g(x)
+nothing is asked but u·R, u·v and u·u. Where layers are linear, factors tell them for far less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch.nn.functional import one_hot
 
-from trilemma.attacks.posterior.candidate_updates import Path, companies, contributions
+from trilemma.attacks.posterior.candidate_updates import Path, batch_contexts, contributions
 from trilemma.attacks.posterior.factored import Factors, factors
 from trilemma.attacks.posterior.rest_distribution import count_vectors, few_counts, log_ways
 from trilemma.entropy import Seeded
@@ -86,7 +86,7 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """A law's own products: of rows [V, P, P], with vectors [V, P, 1 + C], of vectors."""
+    """A distribution's own products: of rows [V, P, P], with vectors [V, P, 1 + C], of vectors."""
 
     rows: torch.Tensor
     row_vectors: torch.Tensor
@@ -130,7 +130,7 @@ class Written:
     @cached_property
     def beside(self) -> list[BatchNormContext] | None:
         """What a record finds beside it in its batch."""
-        return companies(self.view.task, self.path[0], self.people, self.view.local_training)
+        return batch_contexts(self.view.task, self.path[0], self.people, self.view.local_training)
 
     def sides(self, records: Batch) -> Sides:
         """Of records, n a message."""
@@ -181,7 +181,7 @@ class Factored:
         )
 
     def learnt(self) -> tuple[Common, Sides]:
-        """The law's own products, and those of the public records: of the same two tables."""
+        """The products of the distribution, and of the public records: of the same two tables."""
         products = self.people.products(self.people)
         seen = self.people.with_vectors(self.update[:, None])
         return self._common(products, seen), self._of(self.people, products, seen)

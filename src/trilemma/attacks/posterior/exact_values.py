@@ -1,7 +1,7 @@
-"""What single values without noise say beyond any smooth law: zeros, and shares of one record.
+"""What single values without noise say beyond a smooth density: zeros, and one record's shares.
 
 Inputs are often exactly zero (blank pixels, absent words), and so is then what they contribute to
-some coordinates. A zero that is read rules out whoever would have contributed; and where all
+some coordinates. A zero that is read rules out a record that would have contributed; and where all
 others contribute nothing, the value read is one record's share to the last digit.
 """
 
@@ -30,9 +30,9 @@ def values_are_exact(units: Units) -> bool:
     Not so under noise, in sums, after clipping or several steps; and where every coordinate is
     known, which leaves no doubt anyhow.
     """
-    told, training = units.view.observation, units.view.local_training
+    seen, training = units.view.observation, units.view.local_training
     single = training.algorithm == "fedsgd" and training.record_clip is None
-    if told.clients > 1 or told.clip is not None or told.limit is not None or not single:
+    if seen.clients > 1 or seen.clip is not None or seen.limit is not None or not single:
         return False
     if units.view.task.normalises_batches or bool((units.noise > 0).any()):
         return False

@@ -12,8 +12,8 @@ from torch.nn.functional import one_hot
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View
 from trilemma.attacks.posterior.candidate_updates import (
     Path,
+    batch_contexts,
     bent_models,
-    companies,
     contributions,
     likely_walk,
     seen_path,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["GaussianPosterior"]
 
 _TOGETHER: Final = 2**22  # numbers of units attacked at once: more fit no cache
-_FEWEST: Final = 4  # records on which a law can be fitted
+_FEWEST: Final = 4  # records on which a distribution can be fitted
 _OWN: Final = 0.3  # of the variance of a large model's coordinates, as if they were independent
 
 
@@ -93,15 +93,15 @@ class GaussianPosterior:
         people = stacked(owned, "a population or public records", self.knows)
         if people.count < _FEWEST:
             raise InvalidInput(
-                f"the law of the rest cannot be fitted on {people.count} records; give at least "
-                f"{_FEWEST}."
+                f"the distribution of the rest cannot be fitted on {people.count} records; give "
+                f"at least {_FEWEST}."
             )
         layers = None
         if bool((units.known == 1).all()):
             few = people.rows(0, _FEWEST).to(like)
             layers = linear_layers(view.task, like, few, view.local_training)
-        each = view.task.layout.size if layers is None else 2 * people.count
-        held = each * (candidate_sets.count + people.count)
+        numbers = view.task.layout.size if layers is None else 2 * people.count
+        held = numbers * (candidate_sets.count + people.count)
         simulated = simulable(view.task, view.local_training, people)
         scores = [
             _Block(
@@ -253,7 +253,7 @@ class _Block:
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
         view, (path, mean) = self.units.view, averaged
-        beside = companies(view.task, path, self.people, view.local_training)
+        beside = batch_contexts(view.task, path, self.people, view.local_training)
 
         def rows(start: int, stop: int) -> torch.Tensor:
             some = batch.rows(start, stop)

@@ -1,8 +1,8 @@
 """Inner products of updates: all that a Gaussian posterior needs of them, whatever the model.
 
-A record's update has m coordinates, but a law fitted on P records and asked about N candidates
-lives in their span, so tables of P + N + a few rows carry every quadratic form without loss. The
-rows are made in blocks, so that memory stays bounded for large models.
+A record's update has m coordinates, but a distribution fitted on P records and asked about N
+candidates lives in their span, so tables of P + N + a few rows carry every quadratic form without
+loss. The rows are made in blocks, so that memory stays bounded for large models.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class Table:
 
         scale = lift(remainder)
         # G + remainder / weights: a row without weight gets a huge diagonal, not an infinite one
-        each = torch.maximum(weights, 1e-12 * scale[..., None])
-        inner = lift(self.rows).expand(*each.shape, each.shape[-1]).clone()
-        inner.diagonal(dim1=-2, dim2=-1).add_(scale[..., None] / each)
+        shares = torch.maximum(weights, 1e-12 * scale[..., None])
+        inner = lift(self.rows).expand(*shares.shape, shares.shape[-1]).clone()
+        inner.diagonal(dim1=-2, dim2=-1).add_(scale[..., None] / shares)
         factor, _ = torch.linalg.cholesky_ex(inner)
         sides = lift(torch.cat([self.row_anchor, self.row_candidate], -1))
         solved = torch.linalg.solve_triangular(factor, sides, upper=False)
         anchors = self.row_anchor.shape[-1]
         by_anchor, by_candidate = solved[..., :anchors], solved[..., anchors:]
         turned = by_anchor.transpose(-2, -1)
-        logs = 2 * factor.diagonal(dim1=-2, dim2=-1).log() + each.log()
+        logs = 2 * factor.diagonal(dim1=-2, dim2=-1).log() + shares.log()
         return Forms(
             (lift(self.anchor) - turned @ by_anchor) / scale[..., None, None],
             (lift(self.anchor_candidate) - turned @ by_candidate) / scale[..., None, None],
@@ -199,7 +199,7 @@ def class_table(table: Table, member: torch.Tensor) -> Table:
 def held_out_remainder(
     rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor
 ) -> torch.Tensor:
-    """The remainder r [B] at which a record left out is as far off as the others' law says.
+    """The remainder r [B] at which a record left out is as far off as the others let expect.
 
     The mean over i of a_iᵀ (Σ_{p≠i} a_p a_pᵀ / (P - 2) + r · I)⁻¹ a_i is the number of known
     coordinates. So outside the rows' span r is the variance that new records have there; inside
@@ -238,14 +238,14 @@ def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) ->
     """Whether the remainder is below `_NOTHING` of the noise, [B].
 
     At that r the forms of `held_out_remainder` would then have a mean below the number of known
-    coordinates, for they fall with r. A law of some rows alone makes the others' forms larger:
-    the first rows tell of all others, and the next ones of the first.
+    coordinates, for they fall with r. A distribution of some rows alone makes the others' forms
+    larger: the first rows tell of all others, and the next ones of the first.
     """
     people, limit = rows.shape[1], _NOTHING * noise
     some = min(_SOME, people // 2)
 
     def beside(distribution: slice, others: slice) -> torch.Tensor:
-        """What rows have beside those of a law; NaN where that has no factor."""
+        """What rows have beside those of a distribution; NaN where that has no factor."""
         inner = rows[:, distribution, distribution].clone()
         inner.diagonal(dim1=1, dim2=2).add_((people - 2) * limit[:, None])
         factor, failed = torch.linalg.cholesky_ex(inner)

@@ -3,7 +3,8 @@
 Where batches are normalised, an update is no sum over records: u = ū + Σ_i β (c_i - c̄) / S + e,
 contributions c_i as `BatchNormContext` has them. Then batches of the population are simulated:
 they give the mean ū, for each tensor the factor β (in deep networks near 1 at the end and below .3
-in front, where what a record does is lost in what its batch makes of it), and the law of e.
+in front, where what a record does is lost in what its batch makes of it), and the distribution of
+e.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from trilemma.attacks.posterior.candidate_updates import companies, contributions, simulable
+from trilemma.attacks.posterior.candidate_updates import batch_contexts, contributions, simulable
 from trilemma.attacks.posterior.inner_products import Table, tabulate
 from trilemma.attacks.posterior.posterior_inputs import Batch, blocks, held_at_once
 from trilemma.attacks.posterior.turned_axes import Axes
@@ -66,7 +67,7 @@ class Read:
         Where updates are `clipped`, it matters how long those of batches are.
         """
         sizes, made = list(task.layout.sizes), held_at_once(_MADE, update)
-        beside = companies(task, path, people, training)
+        beside = batch_contexts(task, path, people, training)
         first = contributions(task, path, people.rows(0, _LOOKED), training, beside)[0]
         axes = Axes.of(task.layout, first - first.mean(0), known[0])
 

@@ -1,4 +1,4 @@
-"""The law of all that is not sought, and with it the likelihood of every candidate.
+"""The distribution of all that is not sought, and with it the likelihood of every candidate.
 
 The rest is a sum of independent records of a population, so it is near a Gaussian. A small rest
 is rather a mixture: of one Gaussian for every way in which its records spread over the classes.

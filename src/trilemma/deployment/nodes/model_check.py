@@ -11,10 +11,13 @@ question that a server could ask. On the probes, with labels drawn at random, it
     loudest  the probe with the largest part in all gradients: a unit that drowns the others
     scale    a layer's longest row or column over its middle one
     step     how far the model went since the last accepted one, over the longest step before
+    jump     how far a layer's farthest unit went since then, over the length of the middle one
+             and five of its steps: units that were put in place of trained ones
 
 What it cannot see: a unit for one record that no probe resembles, as large as others (a silent
-trapdoor); whatever stays below the limits; and anything about a model that it has nothing to
-compare with. It is a warning. What protects records whatever the model is are clip and noise.
+trapdoor), in the first model, where there is nothing to compare with, or moved there by small
+steps; and whatever else stays below the limits. It is a warning. What protects records whatever
+the model is are clip and noise.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ _FEWEST: Final = 8  # units of a layer that is looked at
 _ROWS: Final = 1024  # places of probes by which units are compared
 _TWIN: Final = 0.99  # correlation of two units that are twins
 _PROBES: Final = 64
+_STEPS: Final = 5.0  # of middle units, that a unit may go at once
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Limits:
     loudest: float = 0.5
     scale: float = 50.0
     step: float = 10.0
+    jump: float = 1.0
 
 
 LIMITS: Final = Limits()
@@ -136,6 +141,8 @@ def look(
         return Findings({"finite": 0.0}, said, earlier or Seen(tensors))
     measures = {"finite": 1.0, **_of_layers(layers), "scale": _scale(model)}
     step = _distance(tensors, earlier.tensors) if earlier is not None else 0.0
+    if earlier is not None:
+        measures["jump"] = _jump(tensors, earlier.tensors)
     if earlier is not None and earlier.longest > 0:
         measures["step"] = step / earlier.longest
     seen = Seen(tensors, max(step, earlier.longest if earlier is not None else 0.0))
@@ -153,6 +160,7 @@ def _alarms(measures: Mapping[str, float], limits: Limits) -> list[str]:
             "a unit's weights are {:.0f} times as long as usual",
         ),
         ("step", lambda v: v > limits.step, "the model moved {:.0f} times as far as ever before"),
+        ("jump", lambda v: v > limits.jump, "a unit moved by {:.0%} of its usual length"),
     ]
     return [
         text.format(measures[name])
@@ -260,6 +268,24 @@ def _scale(model: nn.Module) -> float:
                 middle = float(lengths.median())
                 if middle > 0:
                     largest = max(largest, float(lengths.max()) / middle)
+    return largest
+
+
+def _jump(now: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> float:
+    """Of each tensor with a row for each unit, how far the farthest row went.
+
+    In lengths of the middle row, and in steps of the middle one where those are long.
+    """
+    largest = 0.0
+    for name, value in now.items():
+        if value.ndim < 2 or len(value) < _FEWEST or name not in before:
+            continue
+        rows, earlier = (each[name].double().flatten(1) for each in (now, before))
+        if rows.shape == earlier.shape:
+            steps = (rows - earlier).norm(dim=1)
+            usual = float(earlier.norm(dim=1).median() + _STEPS * steps.median())
+            if usual > 0:
+                largest = max(largest, float(steps.max()) / usual)
     return largest
 
 

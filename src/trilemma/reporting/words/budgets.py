@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trilemma.reporting.words.numbers import hundred, number
 from trilemma.reporting.words.terminal import Printer
@@ -11,7 +11,7 @@ from trilemma.reporting.words.terminal import Printer
 if TYPE_CHECKING:
     from trilemma.tuning.request import Request
 
-__all__ = ["OTHERS", "one_in", "private_rate", "show_budget"]
+__all__ = ["OTHERS", "Allowed", "allowed", "one_in", "private_rate", "show_budget", "sizes"]
 
 _SIZES: Final = (10, 20, 38, 100, 1000)
 _EPSILONS: Final = (0.1, 1.0, 3.0, 8.0)
@@ -54,17 +54,11 @@ def show_budget(asked: Request, candidates: int | None) -> None:
         "One record of a client is hidden among N candidates; who watches guesses one of them.\n"
     )
     rows = []
-    for size in _SIZES if candidates is None else (candidates,):
-        if asked.at_most is not None and asked.at_most <= 1 / size:
-            rows.append((str(size), hundred(1 / size), "no more than a blind guess", "–", "–"))
-            continue
-        found, rate = asked.resolved(1 / size)
-        rows.append(
-            (
-                *(str(size), hundred(1 / size), hundred(rate)),
-                *(one_in(rate), number(found.budget)),
-            )
-        )
+    for found in (allowed(asked, size) for size in sizes(candidates)):
+        own = ("no more than a blind guess", "–", "–")
+        if found.rate is not None and found.leakage is not None:
+            own = (hundred(found.rate), one_in(found.rate), number(found.leakage))
+        rows.append((str(found.candidates), hundred(1 / found.candidates), *own))
     out.table(("N", "blind guess", "right guesses allowed", "that is", "leakage"), rows, gap=2)
     out.title("How others set theirs")
     out.bullets(OTHERS)
@@ -75,6 +69,27 @@ def show_budget(asked: Request, candidates: int | None) -> None:
     out.bullets([f"{private}, against anyone: {said}."])
     out.title("How to choose")
     out.bullets(_ADVICE)
+
+
+def sizes(candidates: int | None) -> tuple[int, ...]:
+    """N as asked for, or usual ones."""
+    return _SIZES if candidates is None else (candidates,)
+
+
+class Allowed(NamedTuple):
+    """The largest rate of right guesses among N candidates; None: no more than a blind guess."""
+
+    candidates: int
+    rate: float | None
+    leakage: float | None
+
+
+def allowed(asked: Request, size: int) -> Allowed:
+    """What a budget allows among so many candidates."""
+    if asked.at_most is not None and asked.at_most <= 1 / size:
+        return Allowed(size, None, None)
+    found, rate = asked.resolved(1 / size)
+    return Allowed(size, rate, found.budget)
 
 
 def one_in(rate: float) -> str:

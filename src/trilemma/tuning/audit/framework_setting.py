@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,13 +14,14 @@ from trilemma.game.recipe_scenarios import own_recipe
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import MECHANISMS
 from trilemma.protection.transports import PLAIN
-from trilemma.tuning.audit.setting_parts import FRAMEWORKS, Own, Part
+from trilemma.tuning.audit.framework_parts import FRAMEWORKS, part_of
+from trilemma.tuning.audit.setting_parts import Own, Part
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.game.scenario import Scenario
 
-__all__ = ["Run", "Setting", "part_of"]
+__all__ = ["Run", "Setting"]
 
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "none": None}
 
@@ -45,10 +45,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Setting:
-    """Parts in the order in which they touch an update; `source` is where they were read."""
+    """Parts in the order in which they touch an update.
+
+    `source` is where they were read, and `notes` are what was found there besides.
+    """
 
     parts: tuple[Part, ...]
     source: str = ""
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Setting:
@@ -56,7 +60,7 @@ class Setting:
 
         >>> Setting.parse("flower.LocalDpMod:clipping_norm=1,sensitivity=1,epsilon=10,delta=1e-5")
         Setting(parts=(LocalDpMod(clipping_norm=1, sensitivity=1, epsilon=10, delta=1e-05),), \
-source='')
+source='', notes=())
         """
         whole = text.strip()
         if not whole:
@@ -64,10 +68,20 @@ source='')
         path, name = Path(whole), re.split(r"[:+ ]", whole, maxsplit=1)[0]
         named = name in ("none", *FRAMEWORKS, *MECHANISMS)
         if not named and (whole.endswith((".toml", ".json")) or _exists(path)):
-            from trilemma.tuning.audit.setting_files import read_setting
-
-            return cls(read_setting(path), str(path))
+            return cls._of_file(path)
         return cls(tuple(_part(part) for part in re.split(r"\s*\+\s*(?=[A-Za-z_])", whole)))
+
+    @classmethod
+    def _of_file(cls, path: Path) -> Setting:
+        from trilemma.tuning.audit.flower_files import read_flower
+        from trilemma.tuning.audit.nvflare_files import read_nvflare
+
+        if not path.exists():
+            raise InvalidInput(f"there is no file {path}; check its name.")
+        app = path / "pyproject.toml" if path.is_dir() else path
+        flower = app.is_file() and app.suffix == ".toml"
+        read = read_flower(app) if flower else read_nvflare(path)
+        return cls(read.parts, str(path), read.notes)
 
     def describe(self) -> str:
         """As text that is read back as the same parts."""
@@ -106,7 +120,8 @@ source='')
 
     def remarks(self, scenario: Scenario) -> tuple[str, ...]:
         """What somebody who runs it should know."""
-        return tuple(said for part in self.parts for said in part.remarks(scenario))
+        own = (said for part in self.parts for said in part.remarks(scenario))
+        return (*self.notes, *own)
 
     def noisier(self, factor: float) -> Setting | None:
         """The same with so many times the noise; None where no part adds any."""
@@ -147,32 +162,6 @@ def _part(text: str) -> Part:
     return Own(text.strip())
 
 
-def part_of(name: str, values: Mapping[str, Any]) -> Part:
-    """The part of a framework, of arguments by name; one sentence where they do not fit."""
-    kind = FRAMEWORKS[name]
-    known = inspect.signature(kind).parameters
-    for key in values:
-        if key not in known:
-            raise UnknownName(f"argument of {name}", key, known)
-    missing = [
-        key for key, item in known.items() if item.default is item.empty and key not in values
-    ]
-    if missing:
-        raise InvalidInput(f"{name} needs {', '.join(missing)}; write {_example(name)}.")
-    for key, value in values.items():
-        wants_text = key == "exclude_vars"
-        plain = value is None or isinstance(value, int | float)
-        if not wants_text and not plain:
-            raise InvalidInput(f"{key} of {name} is {value!r:.80}; a number is needed.")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput(f"{key} of {name} is {value}; a finite number is needed.")
-    texts = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-    try:
-        return kind(**texts)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} cannot be read ({error}).") from None
-
-
 def _settings(text: str, settings: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for setting in settings.split(",") if settings else ():
@@ -193,17 +182,7 @@ def _value(key: str, text: str) -> Any:
         return tuple(text.split("/")) if "/" in text else text
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _example(name: str) -> str:
-    known = inspect.signature(FRAMEWORKS[name]).parameters
-    needed = [key for key, value in known.items() if value.default is value.empty]
-    return f"{name}:{','.join(f'{key}=...' for key in needed)}"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text

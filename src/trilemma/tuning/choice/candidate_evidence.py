@@ -92,7 +92,7 @@ def _estimated(
     calibrator: Calibrator, family: Family, pricing: Pricing, kappa: float
 ) -> Procedure[Candidate]:
     """What cannot be chosen for a whole training: where one round of it would meet the budget."""
-    x, counts = yield from calibrator.estimate(family, 1)
+    x, counts = yield from calibrator.estimate(family)
     won, games = counts.successes, counts.units
     candidate = _untested(
         *(family, x),
@@ -153,12 +153,12 @@ def _statement(family: Family, found: Measured) -> str:
         counts = ", ".join(f"{test.attack} {test.recovered} of {test.units}" for test in tests)
         shown = (
             f"{at}: every attack that was tried passed its own test on fresh games (right "
-            f"picks: {counts}), which shows a rate of at most {calibration.p_max:.3g}."
+            f"guesses: {counts}), which shows a rate of at most {calibration.p_max:.3g}."
         )
-        if (again := found.counts) is not None:
+        if (fresh := found.counts) is not None:
             shown += (
-                f" In {again.units} games more, of a number fixed beforehand, {again.strongest} "
-                f"guessed right {again.successes} times."
+                f" In {fresh.units} games more, of a number fixed beforehand, {fresh.strongest} "
+                f"guessed right {fresh.successes} times."
             )
         parts = [found.note, shown]
     if not family.deployable:

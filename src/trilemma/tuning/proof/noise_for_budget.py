@@ -1,4 +1,4 @@
-"""From a request to noise: how much each client adds so that nobody exceeds the budget.
+"""From a request to noise: how much each client adds so that no attacker exceeds the budget.
 
 FedSGD clips every record's gradient to C before the mean over S, so that one record moves the sum
 by at most C/S. Every round uses all records, so that nothing rests on the secrecy of batches, and
@@ -62,7 +62,7 @@ class Proof:
     `survivors` honest clients hide a record by their noise: the threshold less the helpers (and
     those whom a lying server may keep out of a large cohort's sum) where only the sum is seen, one
     where single messages are. `remainder` is what fixed point adds to
-    any success rate. `clients` of the `population` take part in a round; that hides nobody, as
+    any success rate. `clients` of the `population` take part in a round; that hides no record, as
     the server sees who does.
     """
 
@@ -117,6 +117,13 @@ class Proof:
             remainder=remainder,
         )
         check_scenario(scenario, by_record=local_training.by_record)
+        if training.participation == "secret" and clients < len(sizes):
+            raise InvalidInput(
+                f"participation='secret' hides in which of {rounds} rounds a record was used, but "
+                f"{clients} of {len(sizes)} clients take part in a round, the server sees in "
+                "which, and fewer rounds hide it worse; let all clients take part, or leave "
+                "participation='known'."
+            )
         return cls(
             level=level,
             training=training,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trilemma.attacks.matching.batch_widths import filled, widened
+from trilemma.attacks.matching.search import filled, widened
 
 
 def test_widths_are_few_and_near() -> None:
