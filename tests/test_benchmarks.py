@@ -26,7 +26,6 @@ from trilemma.beliefs.intervals import acceptance_size, clopper_pearson
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "benchmarks").glob("*.md"))
 OTHERS = {  # what these say instead
-    "attacks-cuda.md": "commit c7fb40c",
     "h200.md": "Put together from several runs",
     "prices.md": "Put together from several runs",
     "models.md": "Put together from several runs",
