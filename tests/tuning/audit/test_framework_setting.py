@@ -462,6 +462,9 @@ def test_a_job_is_read_by_the_filters_of_its_training(tmp_path: Path) -> None:
     two = job(job(tmp_path / "d", PERCENTILE), SVT, app="other")
     with pytest.raises(InvalidInput, match="differently"):
         Setting.parse(str(two))
+    ours = {"path": "trilemma.deployment.nvflare.site_filters.ProtectUpdate", "args": {}}
+    with pytest.raises(InvalidInput, match="protects by trilemma"):
+        Setting.parse(str(job(tmp_path / "g", ours)))
     with pytest.raises(InvalidInput, match="not known here"):
         Setting.parse(str(job(tmp_path / "e", {"path": "my.Filter", "args": {}})))
     (tmp_path / "f").mkdir()
