@@ -10,7 +10,7 @@ FLOWER := .venv-flower/.ready
 # One thread a process: the tests run in two processes, and torch's threads would fight over cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all test-flower lint bench goldens
+.PHONY: demo test test-all test-flower lint docs dist bench goldens
 
 # Ten clients with batches of four digits each, 150 rounds; a run that was stopped goes on where it
 # was. Two families and one start an attack, to stay within minutes: leave that out for the rest.
@@ -34,6 +34,14 @@ lint: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site, in docs/_build/html; a broken link is an error.
+docs: $(TOOLS)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# The wheel and the sdist, made twice: the same bytes. Then the wheel answers in an empty environment.
+dist: $(TOOLS)
+	$(BIN)/python .ci/dist.py
+
 bench: $(TOOLS) $(PEERS)
 	for script in $(filter-out %/__init__.py %/peers.py, $(wildcard benchmarks/*.py)); do \
 		$(BIN)/python $$script || exit 1; done
@@ -51,7 +59,7 @@ $(READY): pyproject.toml constraints.txt
 
 # What tests, checks and benchmarks need on top.
 $(TOOLS): $(READY)
-	$(PIP) -e '.[dev,nvflare,postgresql,ray]'
+	$(PIP) -e '.[dev,docs,nvflare,postgresql,ray]'
 	touch $@
 
 # What benchmarks/peers.py compares with, in an environment of its own.

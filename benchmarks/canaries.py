@@ -29,6 +29,7 @@ from trilemma.federation.canary_run import RAW, run_canaries
 from trilemma.federation.conformance import records_bounded
 from trilemma.federation.recipe import Recipe
 from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.recipe_scenarios import applied
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining, client_update
 from trilemma.protection.protection import Protection
@@ -158,7 +159,7 @@ def main() -> None:
     assert proof is not None
     assert own is not None
     assert verdict.protection is not None
-    scenario = load_scenario("digits-mlp")
+    scenario = applied(own, load_scenario("digits-mlp"))
     mu = math.sqrt(proof.rounds) / proof.noise_multiplier
     present = mu * math.sqrt(proof.survivors / verdict.deployment.cohort)
     rows = []
@@ -189,7 +190,7 @@ def main() -> None:
             f"{min(shown):.3f} to {max(shown):.3f} | {whole_alarms} | {noise} | {fresh} |"
         )
         print(rows[-1], file=sys.stderr, flush=True)
-    whole = audit_verdict(scenario, verdict, canaries=CANARIES, seed=0)
+    whole = audit_verdict(load_scenario("digits-mlp"), verdict, canaries=CANARIES, seed=0)
     clean, faulty = (bounded(scenario, verdict.protection, own, value) for value in (False, True))
     lines = [
         "# Canaries in a deployment",

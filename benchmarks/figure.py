@@ -51,7 +51,6 @@ from trilemma.tuning.results.candidate import Candidate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trilemma.attacks import KnowledgeLevel
     from trilemma.tuning.results.certificate import Certificate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
@@ -63,6 +62,7 @@ FAMILY = "randomization+secret-sharing"
 LEVEL: Final = 0.05
 FACTORS: Final = EFFORTS["usual"].factors
 CHUNK: Final = 10
+STRONG: Final = ("candidates", "rest")
 
 
 @dataclass(frozen=True)
@@ -110,38 +110,30 @@ def fresh_job(plan: Plan, candidate: Candidate, factor: float, games: int) -> At
 
 
 def played_cells(
-    plan: Plan,
-    candidate: Candidate,
-    games: dict[KnowledgeLevel, int],
-    workers: int,
-    run: Run | None,
+    plan: Plan, candidate: Candidate, games: int, workers: int, run: Run | None
 ) -> list[Cell]:
-    """Every knowledge at every noise multiplier."""
+    """Every point of the figure: who knows less than the candidates plays at the least noise."""
     proof, size, able = candidate.certificate, plan.claim.candidates, attacks_on(plan, candidate)
     assert proof is not None
 
     def cells(factor: float) -> Procedure[list[Cell]]:
-        made = []
-        for knowledge_levels in (("rest", "candidates"), ("public", "nothing")):
-            names = {
-                knows: able[knows] for knows in knowledge_levels if knows in able and games[knows]
-            }
-            if not names:
-                continue
-            count = games[next(iter(names))]
-            job = fresh_job(plan, candidate, factor, count)
-            seen = yield from played(replace(job, attacks=tuple(names.values())), CHUNK)
-            made += [
-                Cell(
-                    f"knows {knows} ({name})",
-                    factor,
-                    count,
-                    int(seen.correct[name].sum()),
-                    proof_at(proof, factor, size),
-                )
-                for knows, name in names.items()
-            ]
-        return made
+        names = {
+            knows: able[knows]
+            for knows in reversed(KNOWLEDGE_LEVELS)
+            if knows in able and (knows in STRONG or factor == min(FACTORS))
+        }
+        job = fresh_job(plan, candidate, factor, games)
+        seen = yield from played(replace(job, attacks=tuple(names.values())), CHUNK)
+        return [
+            Cell(
+                f"knows {knows} ({name})",
+                factor,
+                games,
+                int(seen.correct[name].sum()),
+                proof_at(proof, factor, size),
+            )
+            for knows, name in names.items()
+        ]
 
     with plan.pool(workers) as pool:
         wanted = together([cells(factor) for factor in FACTORS])
@@ -168,10 +160,10 @@ def outside(plan: Plan, candidate: Candidate, factor: float, games: int) -> Cell
         Adversary.SERVER,
         "nothing",  # what is told is the sums alone
         seed=20261119,
-        equal_weights=True,
         recipe=recipe,
     )
-    inputs = arena.pool.inputs.flatten(1).double().numpy()
+    first, second = (float(np.mean(origin.mean)) for origin in recipe.server().centring)
+    inputs = arena.pool.inputs.flatten(1).double().numpy() - first
     labels = arena.pool.labels.numpy()
     clip, batch, right = proof.record_clip, scenario.local_training.batch, 0
     for number in range(games):
@@ -186,10 +178,10 @@ def outside(plan: Plan, candidate: Candidate, factor: float, games: int) -> Cell
         score = np.zeros(len(game.candidate_set))
         for view in views:
             weights = view.weights.double().numpy()
-            rest = clipped_total(weights, inputs[others], labels[others], clip)
+            rest = clipped_total(weights, inputs[others], labels[others], clip, second)
             own = np.stack(
                 [
-                    clipped_total(weights, inputs[[place]], labels[[place]], clip)
+                    clipped_total(weights, inputs[[place]], labels[[place]], clip, second)
                     for place in game.candidate_set
                 ]
             )
@@ -211,22 +203,25 @@ def clipped_slopes(
     inputs: NDArray[np.float64],
     labels: NDArray[np.int64],
     clip: float,
+    origin: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Slopes [n, 32] and [n, 10] of both layers, and what the second one reads [n, 32].
 
-    Of cross-entropy by an MLP 64-32-10 with a sigmoid; gradients are scaled so that each record's
-    gradient, outer products of gradients and what is read, is clipped.
+    Of cross-entropy by an MLP 64-32-10 with a sigmoid, whose second layer is centred about
+    `origin`; gradients are scaled so that each record's gradient, outer products of gradients and
+    what is read, is clipped.
     """
     a, b = HIDDEN * PIXELS, HIDDEN * PIXELS + HIDDEN
     c = b + CLASSES * HIDDEN
     first, bias = weights[:a].reshape(HIDDEN, PIXELS), weights[a:b]
     second, last = weights[b:c].reshape(CLASSES, HIDDEN), weights[c:]
-    hidden = 1 / (1 + np.exp(-(inputs @ first.T + bias)))
+    sigmoid = 1 / (1 + np.exp(-(inputs @ first.T + bias)))
+    hidden = sigmoid - origin
     logits = hidden @ second.T + last
     soft = np.exp(logits - logits.max(1, keepdims=True))
     soft /= soft.sum(1, keepdims=True)
     soft[np.arange(len(labels)), labels] -= 1
-    back = (soft @ second) * hidden * (1 - hidden)
+    back = (soft @ second) * sigmoid * (1 - sigmoid)
     squares = (back**2).sum(1) * (1 + (inputs**2).sum(1))
     squares += (soft**2).sum(1) * (1 + (hidden**2).sum(1))
     scale = np.minimum(1.0, clip / np.sqrt(squares))[:, None]
@@ -238,9 +233,10 @@ def clipped_total(
     inputs: NDArray[np.float64],
     labels: NDArray[np.int64],
     clip: float,
+    origin: float,
 ) -> NDArray[np.float64]:
     """The sum [m] of the clipped gradients of all the records."""
-    back, soft, hidden = clipped_slopes(weights, inputs, labels, clip)
+    back, soft, hidden = clipped_slopes(weights, inputs, labels, clip, origin)
     parts = (back.T @ inputs, back.sum(0), soft.T @ hidden, soft.sum(0))
     return np.concatenate([part.ravel() for part in parts])
 
@@ -290,7 +286,6 @@ def table(titles: str, rows: Sequence[Sequence[str]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--games", type=int, default=300)
-    parser.add_argument("--weak", type=int, default=300, help="of who knows less")
     parser.add_argument("--outside", type=int, default=300)
     parser.add_argument("--crafted", type=int, default=20_000)
     parser.add_argument("--workers", type=int, default=2)
@@ -302,8 +297,7 @@ def main() -> None:
         plan, candidate = chosen(3, run)
         proof, size = candidate.certificate, plan.claim.candidates
         assert proof is not None
-        games = dict(zip(KNOWLEDGE_LEVELS, [options.weak] * 2 + [options.games] * 2, strict=True))
-        cells = played_cells(plan, candidate, games, options.workers, run)
+        cells = played_cells(plan, candidate, options.games, options.workers, run)
     cells += [outside(plan, candidate, factor, options.outside) for factor in (0.5, 1.0)]
     cells.append(crafted(candidate, size, options.crafted))
     z, count = proof.noise_multiplier, len(cells)

@@ -72,3 +72,24 @@ def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
     )
     assert done.stderr.strip() == "[]"
+
+
+COMMANDS = ("attack", "audit", "check", "deploy", "estimate", "paper", "pareto", "prove", "tune")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_question_is_a_function_of_the_library(name: str) -> None:
+    """Whatever modules were imported before: no package has the name of a function."""
+    assert callable(getattr(trilemma, name))
+    assert f"trilemma.{name}" not in MODULES
+
+
+def test_the_version_needs_no_metadata() -> None:
+    code = (
+        "import importlib.metadata as metadata\n"
+        "def missing(name): raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = missing\n"
+        "import trilemma; print(trilemma.__version__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == trilemma.__version__

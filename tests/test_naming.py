@@ -43,6 +43,10 @@ def test_what_a_file_names_is_not_imported_unless_trusted(
     [
         ("no_such_module:x", "'no_such_module' cannot be imported .ModuleNotFoundError"),
         ("math:nothing", "math has no object 'nothing'"),
+        (
+            "json:nope",
+            r"json has no object 'nope'; name a function or object of .*py'\.$",
+        ),
         ("math:", "math has no object ''"),
         ("math:floor.x.y", "has no object 'floor.x.y'"),
     ],

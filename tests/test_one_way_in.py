@@ -19,7 +19,7 @@ from tests.tuning.simulating import Simulated, simulate
 import trilemma
 from trilemma import api
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.paper.profile_files import ProfileFile
+from trilemma.paper_framework.profile_files import ProfileFile
 from trilemma.settings import Federated, FederatedSettings, RequestSettings
 from trilemma.tuning.request import Request
 
@@ -112,6 +112,14 @@ def test_options_go_to_what_makes_the_scenario() -> None:
         trilemma.tune(NAME, clients="many", quiet=True)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("given", [small, small(), NAME], ids=["function", "value", "name"])
+def test_a_device_and_a_batch_change_what_does_not_take_them(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="'gpu7' is none that torch knows"):
+        trilemma.tune(given, device="gpu7", quiet=True, **SETTINGS)
+    found = trilemma.tune(given, device="cpu", batch=2, quiet=True, **SETTINGS)
+    assert found.federation.records_per_update == 2
+
+
 def test_an_unknown_keyword_is_refused() -> None:
     with pytest.raises(UnknownName, match="did you mean 'budget'"):
         trilemma.tune(small, bugdet=0.3)  # type: ignore[call-arg]
@@ -197,6 +205,8 @@ def test_help_lists_every_setting(function: Callable[..., Any]) -> None:
             assert name in listed
             if name not in ("scenario", "attacks"):
                 assert listed[name].default == field.default
+                assert f"- `{name}`: {listed[name].annotation} = " in (function.__doc__ or "")
+                assert "Validator" not in listed[name].annotation, "as people write it"
 
 
 def test_the_front_door_can_be_listed() -> None:

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
         audit,
         audit_canaries,
         check,
+        deploy,
         estimate,
+        evidence,
+        paper,
         pareto,
         recover,
         tune,
+        verify,
     )
     from trilemma.beliefs.belief import bernoulli_leakage, largest_success_rate, leakage
     from trilemma.entropy import Seeded, System
@@ -29,10 +33,10 @@ if TYPE_CHECKING:
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.observations import Adversary, Observation
-    from trilemma.paper.mechanisms import mechanism
-    from trilemma.paper.profile import Profile
-    from trilemma.paper.solving import Solution, solve
-    from trilemma.paper.surrogate_bounds import Constants
+    from trilemma.paper_framework.mechanisms import mechanism
+    from trilemma.paper_framework.profile import Profile
+    from trilemma.paper_framework.solving import Solution, solve
+    from trilemma.paper_framework.surrogate_bounds import Constants
     from trilemma.protection.protection import Protection
     from trilemma.protection.round_info import RoundInfo
     from trilemma.protection.specs import parse_protection
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.verdict import Verdict
     from trilemma.updates import Layout
+
+__version__ = "0.2.0"
 
 __all__ = [
     "Adversary",
@@ -81,23 +87,27 @@ __all__ = [
     "audit_canaries",
     "bernoulli_leakage",
     "check",
+    "deploy",
     "estimate",
+    "evidence",
     "largest_success_rate",
     "leakage",
     "mechanism",
+    "paper",
     "pareto",
     "parse_protection",
     "prove",
     "recover",
     "solve",
     "tune",
+    "verify",
 ]
 
 _HOME: Final = {
     "Adversary": "observations",
     "BoundedMask": "protection.transforms.bounded",
     "Compression": "protection.transforms.compression",
-    "Constants": "paper.surrogate_bounds",
+    "Constants": "paper_framework.surrogate_bounds",
     "Layout": "updates",
     "LocalTraining": "learning",
     "Metric": "federation.scoring",
@@ -105,7 +115,7 @@ _HOME: Final = {
     "Paillier": "protection.transports.paillier_transport",
     "Plain": "protection.transports.plain",
     "Problem": "tuning.problem",
-    "Profile": "paper.profile",
+    "Profile": "paper_framework.profile",
     "Protection": "protection.protection",
     "Randomization": "protection.transforms.randomization",
     "Request": "tuning.request",
@@ -113,7 +123,7 @@ _HOME: Final = {
     "Scenario": "game.scenario",
     "SecretSharing": "protection.transports.secret_sharing.aggregation_transport",
     "Seeded": "entropy",
-    "Solution": "paper.solving",
+    "Solution": "paper_framework.solving",
     "System": "entropy",
     "Table": "records.tables",
     "TopK": "protection.transforms.top_k",
@@ -125,24 +135,24 @@ _HOME: Final = {
     "audit_canaries": "api",
     "bernoulli_leakage": "beliefs.belief",
     "check": "api",
+    "deploy": "api",
     "estimate": "api",
+    "evidence": "api",
     "largest_success_rate": "beliefs.belief",
     "leakage": "beliefs.belief",
-    "mechanism": "paper.mechanisms",
+    "mechanism": "paper_framework.mechanisms",
+    "paper": "api",
     "pareto": "api",
     "parse_protection": "protection.specs",
     "prove": "accounting.guarantee",
     "recover": "api",
-    "solve": "paper.solving",
+    "solve": "paper_framework.solving",
     "tune": "api",
+    "verify": "api",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("trilemma")
     if name not in _HOME:
         raise AttributeError(f"module 'trilemma' has no attribute {name!r}")
     return getattr(import_module(f"trilemma.{_HOME[name]}"), name)

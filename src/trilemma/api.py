@@ -44,11 +44,13 @@ from trilemma.tuning.request import NOT_OF_A_FRONT, Request, require_one_budget,
 if TYPE_CHECKING:
     from trilemma.attacks import KnowledgeLevel
     from trilemma.deployment.comparing import Difference
+    from trilemma.evidence_pack.pack import Evidence
+    from trilemma.evidence_pack.pack_check import Verified
     from trilemma.execution.journal import Run
     from trilemma.game.recovering.recovery_setup import Recovered
     from trilemma.game.scenario import Scenario, Source
-    from trilemma.paper.constants_of_federation import Estimated
-    from trilemma.paper.paper_result import Paper
+    from trilemma.paper_framework.constants_of_federation import Estimated
+    from trilemma.paper_framework.paper_result import Paper
     from trilemma.protection.protection import Protection
     from trilemma.records.records import Records
     from trilemma.tuning.attack_rates import Ratings
@@ -62,8 +64,8 @@ if TYPE_CHECKING:
     Given = Scenario | Callable[..., Scenario] | str
 
 __all__ = [
-    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate", "paper",
-    "pareto", "recover", "tune",
+    "attack", "attack_verdict", "audit", "audit_canaries", "check", "deploy", "estimate",
+    "evidence", "paper", "pareto", "recover", "tune", "verify",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -76,21 +78,37 @@ def _lists(*models: type[BaseModel]) -> Callable[[_Function], _Function]:
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        *own, _ = signature.parameters.values()
-        listed = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
-                annotation=field.annotation,
-            )
+        *own, rest = signature.parameters.values()
+        types = _types(rest.annotation)
+        fields = {
+            name: field
             for model in models
             for name, field in model.model_fields.items()
             if name not in signature.parameters
+        }
+        listed = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
+                annotation=types[name],
+            )
+            for name, field in fields.items()
         ]  # fmt: skip
         whole = signature.replace(parameters=[*own, *listed])
         function.__signature__ = whole  # type: ignore[attr-defined]
+        lines = [
+            f"- `{name}`: {types[name]} = {field.default!r}. {field.description}"
+            for name, field in fields.items()
+        ]
+        function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", *lines])
         return function
 
     return decorate
+
+
+def _types(annotation: str) -> dict[str, str]:
+    """The types of the keywords that `Unpack[...]` stands for, as they are written."""
+    keywords = globals()[annotation.removeprefix("Unpack[").removesuffix("]")]
+    return {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
 
 
 @dataclass(frozen=True)
@@ -356,7 +374,9 @@ def paper(
         federation = _Federation.of(scenario, settings)
         ticker.say(f"reading {federation.label}")
         from trilemma.beliefs.recovery import Criterion
-        from trilemma.paper.algorithm import run_paper  # imports torch, which takes seconds
+        from trilemma.paper_framework.algorithm import (
+            run_paper,  # imports torch, which takes seconds
+        )
 
         criterion = Criterion.parse(success) if success else None
         source = federation.source()
@@ -535,7 +555,7 @@ def estimate(
     _say("estimate", federation, quiet=quiet)
     from trilemma.execution.run_files import write_json
     from trilemma.game.recovering.recovery_setup import Prepared
-    from trilemma.paper.constants_of_federation import estimate as measured
+    from trilemma.paper_framework.constants_of_federation import estimate as measured
 
     prepared = Prepared.of(
         federation.source(),
@@ -555,8 +575,8 @@ def estimate(
         if run is not None:
             write_json(run.folder / "estimate.json", found.as_json())
         if profile is not None:
-            from trilemma.paper.profile_files import ProfileFile
-            from trilemma.paper.profiling import client_profiles
+            from trilemma.paper_framework.profile_files import ProfileFile
+            from trilemma.paper_framework.profiling import client_profiles
 
             profiles = client_profiles(prepared.scenario, seed=seed)
             ProfileFile(found.constants.by_datum.constants, profiles).save(Path(profile))
@@ -748,6 +768,33 @@ def deploy(
             scopes=None if scopes is None else Path(scopes),
         )
     return Deployed(digest_of(path.read_bytes()), tuple(files), tuple(differences))
+
+
+def evidence(
+    run: Path | str,
+    *,
+    out: Path | str | None = None,
+    sign: Path | str | None = None,
+    name: str = "",
+) -> Evidence:
+    """A pack of evidence on a run's verdict: `evidence("runs/first", sign="signer.pem")`.
+
+    It is the new folder `out` (None: `evidence` in the run's), or a zip where that ends in .zip.
+    The file `sign` holds the key that signs it, as `trilemma keys new --sign` makes it, and `name`
+    says who that is.
+    """
+    from trilemma.evidence_pack.pack import write_pack  # imports torch, which takes seconds
+
+    folder = Path(run) if Path(run).is_dir() else Path(run).parent
+    target = folder / "evidence" if out is None else Path(out)
+    return write_pack(Path(run), target, sign=None if sign is None else Path(sign), name=name)
+
+
+def verify(pack: Path | str, *, signer: Path | str | None = None) -> Verified:
+    """Whether a pack of evidence is whole and signed, by the public key in the file `signer`."""
+    from trilemma.evidence_pack.pack_check import check_pack
+
+    return check_pack(Path(pack), None if signer is None else Path(signer))
 
 
 def _source_of(verdict: Verdict, scenario: Given | None) -> Source:

@@ -66,7 +66,10 @@ def load_object(what: str, name: str) -> Any:
     except AttributeError:
         names = [item for item in dir(found) if not item.startswith("_")]
         close = get_close_matches(path, names, n=1)
+        where = getattr(found, "__file__", None)
         hint = f"; did you mean {close[0]!r}?" if close else "."
+        if not close and where:
+            hint = f"; name a function or object of {where!r:.200}."
         raise InvalidInput(
             f"{what} {name!r}: {module_name} has no object {path!r}{hint}"
         ) from None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from numbers import Integral, Real
 from typing import Final
 
 from trilemma.errors import InvalidInput
 
-__all__ = ["between", "cases_at_most", "counted", "finite", "positive", "shown", "whole"]
+__all__ = [
+    "between", "cases_at_most", "counted", "finite", "one_of", "positive", "rounded_up", "shown",
+    "whole",
+]  # fmt: skip
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
 _MOST: Final = 1e100
@@ -40,6 +45,17 @@ def counted(what: str, value: object) -> int:
     if number < 1:
         raise InvalidInput(f"{what} must be at least 1, got {number}.")
     return number
+
+
+def one_of(what: str, value: object, choices: Sequence[str]) -> None:
+    """Raises unless the value is one of the choices.
+
+    >>> one_of("weighting", "equal", ("equal", "records"))
+    """
+    if value not in choices:
+        raise InvalidInput(
+            f"{what} must be {' or '.join(map(repr, choices))}, got {shown(value)}."
+        )
 
 
 def between(what: str, value: object) -> float:
@@ -111,3 +127,13 @@ def cases_at_most(rate: float) -> float:
     cases = 100 * rate
     steps = 1 if cases > 10 else 10  # tenths of few cases
     return min(100.0, math.ceil(cases * steps - 1e-9) / steps)
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """An upper bound, or noise that is needed, as it is printed: never rounded down.
+
+    >>> rounded_up(3.9012), rounded_up(13.51553, 5), rounded_up(0.1)
+    (3.91, 13.516, 0.1)
+    """
+    near = Decimal(value) * (1 - Decimal("1e-12"))  # 0.1 itself lies above a tenth
+    return float(Context(prec=digits, rounding=ROUND_CEILING).plus(near))

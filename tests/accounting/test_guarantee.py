@@ -132,6 +132,7 @@ def test_an_uneven_prior_is_a_smaller_number_of_candidates() -> None:
     ("changes", "sentence"),
     [
         ({"clients": 0}, "clients must be at least 1, got 0"),
+        ({"clients": 10**9, "threshold": None}, "1,000,000 at most"),
         ({"rounds": -3}, "rounds must be at least 1, got -3"),
         ({"budget": 2.0}, "budget"),
         ({"threshold": 11}, "between 1 and the 10 clients, got 11"),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trilemma.beliefs.blind_guess import BlindGuess, blind_guess, default_threshold
+from trilemma.beliefs.blind_guess import blind_guess, default_threshold
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.records.range import InputSpec
@@ -67,9 +67,3 @@ def test_a_large_pool_is_thinned_and_keeps_its_labels() -> None:
 def test_a_pool_needs_records() -> None:
     with pytest.raises(InvalidInput, match="at least 4"):
         blind_guess(np.zeros((2, 3)), None, UNIT, threshold=20.0, entropy=Seeded(0))
-
-
-def test_a_batch_gives_as_many_guesses() -> None:
-    found = BlindGuess(20.0, "mean", 1, 100, 0.0, 0.3, 0.95)
-    assert found.high_in_batch(2) == 0.6
-    assert found.high_in_batch(4) == 1.0

@@ -36,6 +36,7 @@ def test_every_command_has_json_and_a_schema() -> None:
         ("report", "run"),
         ("figures", "run", "--out", "plots"),
         ("keys", "new", "own.key", "--bits", "2048", "--public", "own.pub"),
+        ("keys", "new", "signer.pem", "--sign"),
     ],
 )
 def test_an_object_and_nothing_else_is_printed(

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from trilemma.cli.keys import app
 from trilemma.crypto.keyfiles import load_private, load_public
+from trilemma.crypto.signatures import load_signer, load_signing_key
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput, WeakKey
 
@@ -30,6 +31,22 @@ def test_a_new_key_is_private_and_never_shown(tmp_path: Path) -> None:
     assert max(len(run) for run in re.findall(r"[0-9a-fA-Fx]+", done.output)) < 30
     for number in key.reveal():
         assert hex(number)[2:12] not in done.output
+
+
+def test_a_key_that_signs_has_its_public_part_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "signer.pem"
+    done = CliRunner().invoke(app, ["new", str(path), "--sign"])
+    assert done.exit_code == 0, done.output
+    assert {item.name for item in tmp_path.iterdir()} == {"signer.pem", "signer.pub"}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    key = load_signing_key(path)
+    assert load_signer(tmp_path / "signer.pub") == key.public_key()
+    assert path.read_text().splitlines()[1] not in done.output
+    for words in (["signer.pub", "--sign"], ["a.pem", "--sign", "--public", "a.pem"]):
+        done = CliRunner().invoke(app, ["new", *words])
+        assert "cannot hold both keys" in str(done.exception)
+    done = CliRunner().invoke(app, ["new", str(tmp_path / "b"), "--sign", "--bits", "2048"])
+    assert "has no --bits" in str(done.exception)
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:

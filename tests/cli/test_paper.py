@@ -9,7 +9,7 @@ import pytest
 from tests.cli.test_common_options import OWN, run
 
 from trilemma.attacks import DLG
-from trilemma.paper.paper_result import Paper
+from trilemma.paper_framework.paper_result import Paper
 
 SMALL = ("--scenario", f"{OWN}:small", "--clients", "2", "--models", "2", "--attempts", "2")
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from trilemma.cli.main import main
-from trilemma.paper.profile import Profile
-from trilemma.paper.profile_files import ProfileFile
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.profile_files import ProfileFile
+from trilemma.paper_framework.surrogate_bounds import Constants
 
 GOOD = {
     "--c1": "0.9",

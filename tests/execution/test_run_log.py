@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import trilemma
 from trilemma.errors import InvalidInput
 from trilemma.execution.journal import Run, SettingsChanged
 from trilemma.execution.run_log import RunLog
@@ -39,7 +40,7 @@ def test_the_log_tells_what_every_process_did(tmp_path: Path) -> None:
     with pytest.raises(SettingsChanged):
         Run.open(tmp_path, {"command": "pareto"})
     Run.open(tmp_path, {"command": "pareto"}, fresh=True).close()
-    now = f"trilemma {version('trilemma')} with torch {version('torch')}"
+    now = f"trilemma {trilemma.__version__} with torch {version('torch')}"
     assert events(tmp_path) == [
         f"{now}: tune started",
         "control finished on 1 chunks",

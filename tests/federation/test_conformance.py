@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -61,9 +62,9 @@ def test_records_that_share_the_statistics_of_a_batch_are_found() -> None:
 def residuals(rounds: int, clients: int, *, deviation: float = 1.0, reused: int = 0) -> set[str]:
     draw = torch.Generator().manual_seed(4)
     kept, seen = torch.randn(reused, 800, generator=draw), Residuals(deviation)
-    for round in range(rounds):
+    for _ in range(rounds):
         fresh = torch.randn(clients - reused, 800, generator=draw)
-        seen.add(round, torch.cat([kept, fresh]).sum(0), clients)
+        seen.add(torch.cat([kept, fresh]).sum(0), clients)
     return failing(seen.findings())
 
 
@@ -83,6 +84,23 @@ def test_two_rounds_of_the_same_noise_among_many_are_found() -> None:
     draw, seen = torch.Generator().manual_seed(5), Residuals(1.0)
     rows = torch.randn(40, 500, generator=draw)
     rows[31] = rows[7]
-    for number, row in enumerate(rows):
-        seen.add(number, row, 1)
+    for row in rows:
+        seen.add(row, 1)
     assert failing(seen.findings()) == {"fresh noise"}
+
+
+@pytest.mark.parametrize("where", ["rounds", "coordinates", "here and there", "nowhere"])
+def test_noise_that_is_missing_somewhere_is_found_though_its_sum_is_right(where: str) -> None:
+    """Each liar has the variance that was promised, on average: twice of it or hardly any."""
+    draw, seen = torch.Generator().manual_seed(6), Residuals(1.0)
+    rows = torch.randn(40, 500, generator=draw)
+    kept = {
+        "rounds": (torch.arange(40) % 2)[:, None],
+        "coordinates": (torch.arange(500) % 2)[None],
+        "here and there": torch.randint(2, rows.shape, generator=draw),
+    }
+    if where in kept:
+        rows = rows * (2 * kept[where] + 1e-3).sqrt()
+    for row in rows:
+        seen.add(row, 1)
+    assert failing(seen.findings()) == ({"noise"} if where in kept else set())

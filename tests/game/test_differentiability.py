@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.game.test_scenario import make
+from tests.game.made_scenario import make
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
@@ -131,6 +131,15 @@ def test_workers_do_not_try_again_what_was_tried() -> None:
         assert make(loss=once).classes == 3
     with pytest.raises(InvalidInput, match="not twice differentiable"):
         make(loss=once)
+
+
+def test_an_update_that_no_input_changes_is_refused() -> None:
+    """Only the bias is trained, by the signs of what is predicted."""
+    frozen = nn.Linear(5, 1)
+    frozen.weight.requires_grad_(False)
+    far = [(torch.rand(5), torch.full((1,), 9.0)) for _ in range(8)]
+    with pytest.raises(InvalidInput, match="does not change with the inputs"):
+        make(model=frozen, loss=nn.functional.l1_loss, clients=[far], test=far)
 
 
 @pytest.mark.parametrize(

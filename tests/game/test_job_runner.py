@@ -135,7 +135,8 @@ def test_one_round_and_a_training_are_games_of_one_number_of_candidates() -> Non
     claim = Claim.of([80, 80], 1, rounds=60)
     assert (claim.candidates, Claim.of([80, 80], 1, rounds=1).candidates) == (21, 80)
     work = JobRunner(small, claim, 1, 2, 0)()
-    task = AttackJob("s", "secret-sharing", ("analytic",), SERVER, 1, 0, 400, blind=True)
+    noise = "randomization:variance=1e6"
+    task = AttackJob("s", noise, ("analytic",), SERVER, 1, 0, 400)
     won = sum(decode(work(task)).correct["analytic"])
     assert binomtest(won, 400, 1 / 21).pvalue > 1e-3 > binomtest(won, 400, 1 / 80).pvalue
 

@@ -29,9 +29,8 @@ KINDS: list[tuple[Job, dict[str, Any]]] = [
         AttackJob("s", "none", ("analytic",), SERVER, 8, 0, 4),
         {
             "stream": "t", "protection": "secret-sharing", "attacks": ("analytic", "dlg"),
-            "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "equal_weights": True,
-            "blind": True, "pictures": 2, "recipe": RECIPE,
-            "participation": "secret", "crafted": "imprint",
+            "adversary": CLIENT, "rounds": 1, "first": 4, "count": 5, "pictures": 2,
+            "recipe": RECIPE, "participation": "secret", "crafted": "imprint",
         },
     ),
     (

@@ -11,9 +11,12 @@ from trilemma import Scenario
 from trilemma.errors import InvalidInput
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
-from trilemma.game.playing.suite import suite_of, why_not
+from trilemma.game.playing.suite import leading, suite_of, why_not
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
+from trilemma.tuning.choice.other_adversary import craftable
+from trilemma.tuning.plan import Plan
+from trilemma.tuning.request import Request
 
 PARTS = LocalTraining(batch=2, lr=0.5)
 
@@ -44,6 +47,20 @@ class Causal(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1])
         made: torch.Tensor = self.scores(self.block(self.table(tokens), mask, is_causal=True))
+        return made
+
+
+class Tied(nn.Module):
+    """Reads and writes tokens by one table, narrower than a batch is long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.hidden = nn.Embedding(9, 4), nn.Linear(4, 4)
+        self.scores = nn.Linear(4, 9, bias=False)
+        self.scores.weight = self.table.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.scores(self.hidden(self.table(tokens)).tanh())
         return made
 
 
@@ -91,8 +108,17 @@ def test_attacks_that_weigh_classes_are_left_out_with_the_reason() -> None:
     reason = why_not(segments(), "dlg")
     assert reason is not None
     assert "a label for each of their parts" in reason
-    with pytest.raises(InvalidInput, match="climb with knows='candidates'"):
+    with pytest.raises(InvalidInput, match="use knows='candidates'"):
         suite_of(segments(), "nothing")
+
+
+def test_a_model_without_an_attack_of_nothing_is_planned_and_replayed() -> None:
+    clients = [texts(40, client) for client in range(3)]
+    scenario = Scenario(Tied(), next_token, clients, texts(60, 9), PARTS)
+    with pytest.raises(InvalidInput, match="use knows='candidates'"):
+        suite_of(scenario, "nothing")
+    assert leading(scenario, "nothing", 1) is None
+    assert not craftable(Plan.of(scenario, Request(rounds=2)))
 
 
 def test_one_label_a_record_needs_scores_of_a_record() -> None:

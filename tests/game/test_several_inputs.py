@@ -239,3 +239,16 @@ def test_dropout_as_a_function_is_found_and_switched_off() -> None:
 
     with pytest.raises(InvalidInput, match="draws random numbers"):
         Scenario(Always(), cross_entropy, [(x, y)], (x, y), ONE)
+
+
+def test_a_loss_over_pairs_of_a_batch_is_trained_and_no_proof_covers_it() -> None:
+    def pairs(views: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(views[:, :3] @ views[:, 3:].T, torch.arange(len(views)))
+
+    torch.manual_seed(0)
+    clients = [(torch.randn(20, 5), None) for _ in range(2)]
+    scenario = Scenario(nn.Linear(5, 6), pairs, clients, (torch.randn(20, 5), None), ONE)
+    with pytest.raises(InvalidInput, match="not the mean of its records' losses"):
+        check_scenario(scenario, by_record=True)
+    with pytest.raises(InvalidInput, match="not the mean of its records' losses"):
+        scenario.with_local_training(record_clip=1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.game.test_scenario import dataset, make
+from tests.game.made_scenario import dataset, make
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
@@ -69,6 +69,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"model": nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(6, 3)), **words(7)},
         "hold the token 7, and the model's torch.nn.Embedding has 5 rows",
     ),
+    "float labels": (
+        {"clients": [(dataset().tensors[0], dataset().tensors[1].float())]},
+        r"labels that are floats .*; give classes as whole numbers, labels.long\(\), .*\[n, 3\]",
+    ),
+    "no local training": (
+        {"local_training": None},
+        r"must be a LocalTraining, got None; write LocalTraining\(\"fedsgd\"",
+    ),
+    "dict of clients": ({"clients": {"a": 1}}, r"dict; give its entries, list\(clients.values"),
+    "one pair": ({"clients": dataset().tensors}, r"is one pair .*\[\(inputs, labels\)\] for one"),
     "tokens as floats": (
         {"model": nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(10, 3))},
         "give tokens as int64",

@@ -47,7 +47,7 @@ def test_targets_of_one_column_stay_a_column() -> None:
     ("data", "sentence"),
     [
         ((INPUTS, LABELS[:4]), r"shapes \(5, 3\) and \(4,\)"),
-        ((INPUTS[0], LABELS[:3]), r"shapes \(3,\)"),
+        ((INPUTS[0], LABELS[:3]), r"shape \(3,\): one number a record.*reshape\(-1, 1\)"),
         ((INPUTS[:0], LABELS[:0]), "client 0 has no records; leave it out"),
         ((INPUTS.astype(str), LABELS), "values of the kind <U32, but numbers"),
         ((np.full((5, 3), np.nan), LABELS), "NaN or infinity"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from trilemma.errors import InvalidInput
 from trilemma.records.records import Records
@@ -41,6 +41,10 @@ def test_rows_and_kinds_of_numbers() -> None:
         (7, "mine must be a sized dataset"),
         ([(torch.rand(2), 0), (torch.rand(3), 0)], "of one shape"),
         ([(torch.ones(2, dtype=torch.uint8), 0)], "convert them to float"),
+        (DataLoader(TensorDataset(INPUTS)), r"DataLoader, .*give its records, loader.dataset"),
+        ([torch.rand(4, 2), torch.zeros(4)], r"two arrays; give them as a pair, \(inputs, labels"),
+        (([[1.0], [2.0], [3.0]], [0, 1, 0]), r"two lists of numbers; make arrays of them"),
+        ((torch.rand(4), torch.zeros(4)), r"shape \(4,\): one number a record.*reshape\(-1, 1\)"),
         ([(torch.tensor([1.0, float("nan")]), 0)], "inputs of mine contain NaN"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,10 +90,14 @@ def test_a_column_that_cannot_be_read_is_named(change: dict[str, Any], sentence:
 
 def test_frames_that_do_not_fit_are_refused() -> None:
     table = Table.of(FRAME, "ill")
-    with pytest.raises(InvalidInput, match="no column 'weight'"):
+    with pytest.raises(InvalidInput, match="lacks the column 'weight'; it has age, bmi"):
         Table.of(FRAME, "weight")
     with pytest.raises(InvalidInput, match="lacks the column 'age'"):
         table.records({name: FRAME[name] for name in FRAME if name != "age"})
+    with pytest.raises(InvalidInput, match="lacks the columns 'age', 'sex', 'ill'; it has bmi, s"):
+        table.records({name: FRAME[name] for name in ("bmi", "smokes", "ward")})
+    with pytest.raises(InvalidInput, match="lacks the columns 'height', 'hair'; it has age,"):
+        Table.of(FRAME, "ill", categories=["height", "hair"])
     with pytest.raises(InvalidInput, match=r"'sex' holds 'x', which is none of its levels f, m"):
         table.records({**FRAME, "sex": np.array(["f", "x", "m", "f"])})
     with pytest.raises(InvalidInput, match="must hold numbers"):
@@ -108,3 +113,13 @@ def test_columns_of_unlike_lengths_and_empty_frames_are_refused() -> None:
         Table.of({"a": [1, 2], "b": [1]}, "b")
     with pytest.raises(InvalidInput, match="has no records"):
         Table.of({"a": np.zeros(0), "b": np.zeros(0)}, "b")
+
+
+@pytest.mark.parametrize("own", [np.arange(30), np.array([f"p{k}" for k in range(30)])])
+def test_a_column_that_differs_in_each_record_is_warned_about(own: Any) -> None:
+    frame = {"id": own, "age": np.arange(30) // 2, "bmi": np.linspace(18, 40, 30)}
+    with pytest.warns(UserWarning, match="'id' differs in each of the 30 records.*leave it out"):
+        Table.of({**frame, "ill": np.arange(30) % 2}, "ill")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Table.of({"age": frame["age"], "bmi": frame["bmi"], "ill": np.arange(30) % 2}, "ill")

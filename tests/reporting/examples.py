@@ -146,7 +146,7 @@ def verdict(**changes: Any) -> Verdict:
     made = Verdict(
         headline=headline(REQUEST, CLAIM, P_MAX),
         limits=(
-            "Honest but curious: whoever deviates from the protocol is not covered.",
+            "Honest but curious: a party that deviates from the protocol is not covered.",
             "These attackers only, with the knowledge stated.",
             "An average over records, clients, models and draws: single records may leak more.",
             "The server is the adversary: what a curious client gets is shown beside it.",

@@ -37,7 +37,7 @@ def test_a_truncated_file_is_one_sentence(name: str, kept: float, tmp_path: Path
         (("leakage",), "much"),
         (("curves", 3, "leakage", "high"), None),
         (("curves", 3, "protection"), "invisibility:cloak=1"),
-        (("candidates", 0, "protection"), "nonsense"),
+        (("protection",), "nonsense"),
         (("request", "budget"), 7),
         (("limits",), 3),
         (("chosen",), "nobody"),

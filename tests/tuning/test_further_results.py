@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.cli.own_scenario import shown
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
@@ -14,9 +14,9 @@ from trilemma.game.playing.claims import checkpoints
 from trilemma.tuning.choice.choose import Choice
 from trilemma.tuning.families.game_counts import Counts
 from trilemma.tuning.families.pricing import ranked
-from trilemma.tuning.further_results import further_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.request import Request
+from trilemma.tuning.tuning_run import further_procedures
 
 CONTROL = Counts(24, {"gaussian-posterior": 24}, {}, 0)
 

@@ -12,11 +12,11 @@ from tests.tuning.simulating import Simulated, runner
 
 from trilemma.game.jobs import Job
 from trilemma.tuning.choice.choose import attacked, certain, choose, controls
-from trilemma.tuning.further_results import further_procedures
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible_jobs import possible_further, possible_jobs
 from trilemma.tuning.request import Request
 from trilemma.tuning.time_left import Work, amount_of, kind_of
+from trilemma.tuning.tuning_run import further_procedures
 
 SOURCE = partial(small, 3, show_records=True)
 ALL = ("randomization", "secret-sharing", "compression", "randomization+paillier", "paillier")

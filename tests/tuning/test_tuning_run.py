@@ -82,9 +82,9 @@ def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None
     )
     assert verdict.largest_success_rate == largest_mean_success_rate(0.3, 1 / 21)
     said = verdict.headline
-    assert said.startswith("A server that has a list of 21 candidates")
-    assert "over 60 rounds, and is told which of them held the record" in said
-    assert "at most 30 of 100 cases (a blind guess: 4.8)" in said
+    assert said.startswith("A server that holds the 21 candidates, sees all 60 rounds")
+    assert "knows which of them used the record" in said
+    assert "at most 30 of 100 attempts; guessing gives 4.8" in said
 
 
 def test_a_tested_candidate_says_what_was_tested(verdict: Verdict) -> None:
@@ -134,9 +134,9 @@ def test_attacks_are_named_with_their_control(verdict: Verdict) -> None:
 
 def test_the_limits_come_with_the_verdict(verdict: Verdict) -> None:
     said = " ".join(verdict.limits)
-    assert "Honest but curious" in said
-    assert "what a curious client gets is shown beside it" in said
-    assert "single records may leak more" not in said, "a key was chosen, not a measurement"
+    assert "deviate from the protocol" in said
+    assert "A curious client. What it gets is shown beside" in said
+    assert "Single records" not in said, "a key was chosen, not a measurement"
 
 
 def test_the_deployment_is_the_one_that_was_attacked(verdict: Verdict) -> None:
@@ -240,7 +240,7 @@ def test_another_adversary_stands_beside_the_choice(monkeypatch: pytest.MonkeyPa
     assert (beside.who, beside.units) == ("the server", 0)
     assert "rests on the key" in beside.statement
     assert turned.headline.startswith("A curious client that")
-    assert turned.limits[-1].startswith("A curious client is the adversary")
+    assert turned.limits[-1].startswith("The server. What it gets")
 
 
 def test_a_claim_about_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +248,8 @@ def test_a_claim_about_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuned(monkeypatch, {}, claim="one-round", candidates=10, families=names)
     assert (found.claim.rounds, found.claim.candidates) == (1, 10)
     assert found.deployment.rounds == 1, "no more is deployed than was claimed"
-    assert "watches one round that is known to hold the record" in found.headline
-    assert found.limits[0].startswith("One round: an adversary that combines")
+    assert "sees one round that used the record" in found.headline
+    assert found.limits[0].startswith("Several rounds. ")
     assert found.choice is not None
     assert candidate(found, "compression").feasible, "for one round it may be chosen"
     assert found.rounds == ()

@@ -32,6 +32,7 @@ _TRANSPORTS: Final = ("secret-sharing", "paillier", "plain")
 _CANDIDATES: Final = (2, 10, 100, 1000)
 _ROUNDS: Final = (1, 10, 50, 100, 200, 500, 1000)
 _DELTA: Final = 1e-5
+_MOST_CLIENTS: Final = 1_000_000  # of whom a graph takes ten seconds
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,11 @@ def honest_noises(transport: Transport, clients: int, threshold: int, helpers: i
     """
     if transport == "plain":
         return 1
+    if transport == "secret-sharing" and clients > _MOST_CLIENTS:
+        raise InvalidInput(
+            f"secret sharing among {clients:,} clients is not laid out here, {_MOST_CLIENTS:,} at "
+            "most are; give the clients that take part in one round."
+        )
     graph = neighbourhood(clients, threshold, CORRUPT) if transport == "secret-sharing" else None
     missing = 0
     if graph is not None:

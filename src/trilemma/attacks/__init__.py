@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 from trilemma.attacks.analytic import Analytic
-from trilemma.attacks.attackable import check_task
 from trilemma.attacks.base import (
     KNOWLEDGE_LEVELS,
     Attack,
@@ -45,7 +44,6 @@ __all__ = [
     "TabLeak",
     "Tokens",
     "View",
-    "check_task",
     "get",
 ]
 

@@ -10,7 +10,7 @@ import torch
 
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.labels import infer_labels
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.records.range import InputSpec
@@ -57,7 +57,7 @@ class Analytic:
                 "the analytic attack needs a model that starts with a trained linear layer with "
                 "bias on the flattened input; use 'dlg' or 'inverting-gradients' for this one."
             )
-        units = Units.of(views, "double")
+        units = ViewTensors.of(views, "double")
         weight, bias = place
         size = view.input_spec.size
         dw = units.update[:, weight].reshape(len(units), -1, size)
@@ -146,8 +146,8 @@ def _told_apart(
         rows = inverse @ right
         # of what is on one side of a neuron only the direction counts, up to the last entry's sign
         active = (inverse @ (right @ layer.T)) * torch.sign(rows[..., -1:]) > 0
-        told = (columns @ left.T).abs() >= _AT_REST
-        agree = (active == told).to(rows).mean((1, 2))
+        moved = (columns @ left.T).abs() >= _AT_REST
+        agree = (active == moved).to(rows).mean((1, 2))
         return rows / rows[..., -1:], torch.where(rows.isfinite().flatten(1).all(1), agree, 0.0)
 
     for _ in range(_TRIES):

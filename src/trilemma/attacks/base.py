@@ -40,13 +40,13 @@ class Knowledge:
 
     Each knowledge adds to the one below. `public`: records of the same kind that belong
     to no client. `candidate_set`: N candidates, of which exactly one is behind the observation;
-    `population`: records on which the law of all the others may be fitted. `rest`: every other
-    record behind the observation, K·S of them in their places, with the candidate set's first
-    candidate standing where the sought record does, at `slot`; `present` is false where a record
-    only pads a batch of another size (None: all are there). `others` [m] is what the rest makes of
-    the observation, where that is a sum over records: who knows the rest computes it (None: left
-    to the attack). `rate` is the probability that the round used the sought record at all, where
-    that is not told (None: it did).
+    `population`: records on which the distribution of all the others may be fitted. `rest`: every
+    other record behind the observation, K·S of them in their places, with the candidate set's
+    first candidate standing where the sought record does, at `slot`; `present` is false where a
+    record only pads a batch of another size (None: all are there). `others` [m] is what the rest
+    makes of the observation, where that is a sum over records: who knows the rest computes it
+    (None: left to the attack). `rate` is the probability that the round used the sought record at
+    all, where that is not known (None: it did).
     """
 
     public: Records | None = None
@@ -185,7 +185,7 @@ def common_view(views: Sequence[View]) -> View:
 def public_records(views: Sequence[View], attack: str) -> Records:
     """The public records that all views of one call share; without any, `attack` is named.
 
-    Whoever learns from them learns what single records do, which BatchNorm does not let them.
+    What they teach is what single records do, which BatchNorm does not show.
     """
     if views[0].task.normalises_batches:
         raise InvalidInput(

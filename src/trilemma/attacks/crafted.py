@@ -88,22 +88,27 @@ def reaching(task: Task, weights: torch.Tensor, inputs: torch.Tensor, name: str)
     return seen[0].reshape(len(inputs), -1, seen[0].shape[-1])
 
 
-def shown_rows(task: Task, weights: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+def shown_rows(
+    task: Task, weights: torch.Tensor, update: torch.Tensor, units: torch.Tensor | None = None
+) -> torch.Tensor:
     """What a hidden layer's gradient shows of what it read [r, d]: ∂W_i / ∂b_i of each unit.
 
     And of the differences of units that are next to each other in their biases: of unbounded units
-    on one direction each sees all that the next one does, and one slice more.
+    on one direction each sees all that the next one does, and one slice more. `units` are those
+    that were crafted (None: all).
     """
     name = hidden_linear(task.model)
     assert name is not None, "crafted"
     gradients, at = task.layout.unflatten(update.double()), task.layout.unflatten(weights.double())
     weight, bias = gradients[f"{name}.weight"], gradients[f"{name}.bias"]
     order = (at[f"{name}.bias"] / at[f"{name}.weight"].norm(dim=1).clamp(min=1e-300)).argsort()
+    if units is not None:
+        order = order[torch.isin(order, units.to(order))]
     weight, bias = weight[order], bias[order]
     above = torch.cat([weight, weight[1:] - weight[:-1]])
     below = torch.cat([bias, bias[1:] - bias[:-1]])
-    told = below.abs() > 1e-6 * below.abs().max()
-    return above[told] / below[told, None]
+    large = below.abs() > 1e-6 * below.abs().max()
+    return above[large] / below[large, None]
 
 
 def _bounded(model: torch.nn.Module) -> bool:

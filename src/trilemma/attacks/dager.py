@@ -17,7 +17,7 @@ from torch.nn.functional import linear, multi_head_attention_forward
 from torch.overrides import TorchFunctionMode
 
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Dager:
                 f"which this {type(task.model).__name__} has not; attack with "
                 f"'gaussian-posterior'."
             )
-        units = Units.of(views, "double")
+        units = ViewTensors.of(views, "double")
         found = torch.zeros(len(views), view.records, *spec.shape, dtype=torch.int64)
         failed = torch.zeros(len(views), dtype=torch.bool)
         for unit, own in enumerate(views):
@@ -175,7 +175,7 @@ def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -
     tokens = torch.arange(vocabulary, device=texts.device)
     try:
         with torch.no_grad():
-            each = torch.stack(
+            gradients = torch.stack(
                 [
                     torch.stack(
                         [gradient(torch.cat([text[:-1], token[None]])) for token in tokens]
@@ -186,13 +186,13 @@ def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -
     except (RuntimeError, ValueError, IndexError, TypeError):
         return texts  # labels are no tokens: nothing tells the last ones
     # Each text's own part, at first the mean over all its ends; then the nearest in turn.
-    own, ends = each.mean(1), torch.zeros(count, dtype=torch.int64)
+    own, ends = gradients.mean(1), torch.zeros(count, dtype=torch.int64)
     for _ in range(_TURNS):
         for row in range(count):
             others = own.sum(0) - own[row]
-            gaps = (each[row] - (count * update[some] - others)).norm(dim=1)
+            gaps = (gradients[row] - (count * update[some] - others)).norm(dim=1)
             ends[row] = gaps.argmin()
-            own[row] = each[row, ends[row]]
+            own[row] = gradients[row, ends[row]]
     texts[:, -1] = ends.to(texts.device)
     return texts
 

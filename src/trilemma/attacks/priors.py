@@ -91,8 +91,8 @@ class Prior:
         made = []
         for label, count in enumerate(counts):
             own, borrowed = apart[labels == label], shrinkage(count)
-            each = own.T @ own / max(1, count - 1)
-            made.append((1 - borrowed) * each + borrowed * within)
+            spread = own.T @ own / max(1, count - 1)
+            made.append((1 - borrowed) * spread + borrowed * within)
         covariance = torch.stack(made)
         covariance.diagonal(dim1=1, dim2=2).add_(_FLOOR)
         factor = torch.linalg.cholesky(covariance)

@@ -11,7 +11,7 @@ import torch
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.labels import likely_labels
-from trilemma.attacks.matching import Candidates, Units, invert, random_starts
+from trilemma.attacks.matching import Candidates, ViewTensors, invert, random_starts
 from trilemma.errors import InvalidInput
 from trilemma.records.columns import column_distance
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.records.range import InputSpec
 
-__all__ = ["TabLeak"]
+__all__ = ["TabLeak", "pooled_starts"]
 
 _HISTORY: Final = 20
 _SOLVED: Final = 1e-8
@@ -48,7 +48,7 @@ class TabLeak(InvertingGradients):
     knows: ClassVar[KnowledgeLevel] = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
-        units = Units.of(views, self.precision)
+        units = ViewTensors.of(views, self.precision)
         spec = units.view.input_spec
         if not spec.columns:
             raise InvalidInput(
@@ -59,16 +59,16 @@ class TabLeak(InvertingGradients):
         labels = likely_labels(units, seed, self.label_sets)
         candidates = Candidates.of(units.view, joint=labels is None)
         starts = candidates.placed(random_starts(units, candidates, self.name, count, seed), 0.1)
-        each = torch.arange(len(units), device=starts.device).repeat_interleave(count)
+        repeated = torch.arange(len(units), device=starts.device).repeat_interleave(count)
         tried = torch.arange(count, device=starts.device).repeat(len(units))
         if labels is None:
-            given = torch.zeros(len(each), 0, dtype=torch.long, device=starts.device)
+            given = torch.zeros(len(repeated), 0, dtype=torch.long, device=starts.device)
         else:
-            given = labels[each, tried % labels.shape[1]]
-        many = _chosen(units, each)
+            given = labels[repeated, tried % labels.shape[1]]
+        many = _chosen(units, repeated)
         points = starts.flatten(0, 1)
         with torch.no_grad():
-            everyone = torch.arange(len(each), device=starts.device)
+            everyone = torch.arange(len(repeated), device=starts.device)
             for rows in torch.split(everyone, many.at_once(self.slots)):
                 points[rows], _ = self.descend(many, candidates, points[rows], given, rows)
         found = invert(
@@ -82,16 +82,18 @@ class TabLeak(InvertingGradients):
             slots=self.slots,
             tolerance=_SOLVED,
         )
-        return _pooled(found, spec, len(units), count)
+        return pooled_starts(found, spec, len(units), count)
 
 
-def _chosen(units: Units, rows: torch.Tensor) -> Units:
+def _chosen(units: ViewTensors, rows: torch.Tensor) -> ViewTensors:
     """The units with these numbers, one perhaps several times."""
     names = ("weights", "update", "known", "client_weights", "noise")
     return replace(units, **{name: getattr(units, name)[rows] for name in names})
 
 
-def _pooled(found: Reconstructions, spec: InputSpec, units: int, starts: int) -> Reconstructions:
+def pooled_starts(
+    found: Reconstructions, spec: InputSpec, units: int, starts: int
+) -> Reconstructions:
     """What the starts [U·R] of each unit say together."""
     loss = torch.where(found.failed, torch.inf, found.loss).reshape(units, starts)
     inputs = found.inputs.reshape(units, starts, *found.inputs.shape[1:])

@@ -56,7 +56,8 @@ def system_leakage(per_client: Sequence[float]) -> tuple[float, float]:
 def posterior_belief(conditional: ArrayLike, weights: ArrayLike) -> NDArray[np.float64]:
     """f^A(d) = Σ_w f(d|w) P(w): belief averaged over released w (the paper, below eq. def_of_pl).
 
-    `conditional` is a table [w, d] of beliefs f(d|w), `weights` [w] the law of the released w.
+    `conditional` is a table [w, d] of beliefs f(d|w), `weights` [w] the distribution of the
+    released w.
     """
     table, distribution = (
         np.asarray(conditional, dtype=np.float64),

@@ -48,10 +48,6 @@ class BlindGuess:
         """Share of the other half that the guess passes for."""
         return self.successes / self.trials
 
-    def high_in_batch(self, records: int) -> float:
-        """Upper limit for one record of a batch: any of its `records` guesses may be its match."""
-        return min(1.0, records * self.high)
-
 
 def blind_guess(
     pool: NDArray[np.float64],

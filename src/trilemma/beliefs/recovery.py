@@ -125,7 +125,7 @@ class Criterion:
     ) -> Match:
         """Pair reconstructions with records, both [N, S, *shape], and judge each record.
 
-        A reconstruction with NaN counts as not recovered here; whoever counts units decides what
+        A reconstruction with NaN counts as not recovered here; the count of units decides what
         a diverged attack means.
         """
         matrix = self.similarity(reconstructions, originals, spec)

@@ -82,8 +82,11 @@ def show_or_dump(
     print(f"trilemma: {printable(where)}", file=sys.stderr)
 
 
-def tell(result: Verdict | Front, folder: Path, *, as_json: bool) -> None:
-    """Print a result, as JSON or for people with where its file and its page are."""
+def tell(result: Verdict | Front, folder: Path, *, as_json: bool, full: bool = False) -> None:
+    """Print a result, as JSON or for people with where its file and its page are.
+
+    Of a verdict its summary, or all of it where it is wanted in `full`.
+    """
     if as_json:
         print_json(result.as_json())
         return
@@ -92,10 +95,14 @@ def tell(result: Verdict | Front, folder: Path, *, as_json: bool) -> None:
     from trilemma.reporting.words.verdict_text import show_verdict
     from trilemma.tuning.results.verdict import Verdict
 
-    if isinstance(result, Verdict):
-        show_verdict(result)
-    else:
+    if not isinstance(result, Verdict):
         show_front(result)
+        print()
+    elif full:
+        show_verdict(result)
+        print()
+    else:
+        print(result.summary())
     what = "verdict" if isinstance(result, Verdict) else "front"
-    print(f"\n{what}: {printable(folder / result.file)}")
+    print(f"{what}: {printable(folder / result.file)}")
     print(f"report: {printable(folder / 'report.html')}")

@@ -21,6 +21,7 @@ from trilemma.cli.canaries import canaries
 from trilemma.cli.check import check
 from trilemma.cli.deploy import deploy
 from trilemma.cli.estimate import estimate
+from trilemma.cli.evidence import evidence
 from trilemma.cli.explain import explain
 from trilemma.cli.figures import figures
 from trilemma.cli.new import new
@@ -31,6 +32,7 @@ from trilemma.cli.report import report
 from trilemma.cli.runs import runs
 from trilemma.cli.solve import solve
 from trilemma.cli.tune import tune
+from trilemma.cli.verify import verify
 from trilemma.errors import TrilemmaError, sentence, users_fault
 
 __all__ = ["app", "main"]
@@ -71,6 +73,7 @@ app.command()(canaries)
 app.command()(check)
 app.command()(deploy)
 app.command()(estimate)
+app.command()(evidence)
 app.command()(explain)
 app.command()(figures)
 app.command()(new)
@@ -81,6 +84,7 @@ app.command()(report)
 app.command()(runs)
 app.command()(solve)
 app.command()(tune)
+app.command()(verify)
 app.add_typer(keys.app, name="keys")
 
 

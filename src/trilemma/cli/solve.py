@@ -12,12 +12,12 @@ import typer
 
 from trilemma.cli.common_options import JsonOption, print_json
 from trilemma.errors import InvalidInput
-from trilemma.paper import mechanisms
-from trilemma.paper.mechanisms import MECHANISMS
-from trilemma.paper.profile import Profile
-from trilemma.paper.profile_files import ProfileFile
-from trilemma.paper.solving import solve as solved
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework import mechanisms
+from trilemma.paper_framework.mechanisms import MECHANISMS
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.profile_files import ProfileFile
+from trilemma.paper_framework.solving import solve as solved
+from trilemma.paper_framework.surrogate_bounds import Constants
 from trilemma.quantities import counted, finite
 from trilemma.tuning.problem import (
     DEFAULT_EFFICIENCY_WEIGHT,

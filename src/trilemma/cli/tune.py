@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,13 @@ __all__ = ["tune"]
 
 
 @with_flags(Federated, Request)
-def tune(settings: SettingsArgument = None, **flags: Any) -> None:
+def tune(
+    settings: SettingsArgument = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print the tests, candidates and limits, too.")
+    ] = False,
+    **flags: Any,
+) -> None:
     """Find the protection that keeps the budget at the least cost.
 
     Example: trilemma tune --scenario digits --budget 0.3 --workers 2 --out runs/first
@@ -30,6 +36,6 @@ def tune(settings: SettingsArgument = None, **flags: Any) -> None:
         verdict = api.tune(
             federated.scenario, request, out=folder, **running.work, **federated.given()
         )
-    tell(verdict, folder, as_json=running.as_json)
+    tell(verdict, folder, as_json=running.as_json, full=full)
     if verdict.protection is None:
         raise typer.Exit(1)

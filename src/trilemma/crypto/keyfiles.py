@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from trilemma.crypto.new_files import write_new
 from trilemma.crypto.paillier import PrivateKey, PublicKey
 from trilemma.errors import InvalidInput
 
@@ -48,14 +49,7 @@ def load_public(path: Path, *, insecure: bool = False) -> PublicKey:
 
 def _write(path: Path, kind: str, numbers: dict[str, int], mode: int) -> None:
     text = json.dumps({"kind": kind} | {name: hex(n) for name, n in numbers.items()}, indent=1)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise InvalidInput(f"{path} exists already; choose another name.") from None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}.") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text + "\n")
+    write_new(path, text + "\n", mode)
 
 
 def _read(path: Path, kind: str, names: str) -> dict[str, int]:

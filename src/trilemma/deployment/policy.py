@@ -17,8 +17,6 @@ Weaker terms are refused before any work: the server gets a fixed code, the node
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import logging
@@ -29,14 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
+from trilemma.crypto.signatures import is_signature, load_signer, signature_file
 from trilemma.deployment.nodes.terms import Terms
 from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.errors import InvalidInput, NotConfigured, PolicyRefused, UnknownName
-from trilemma.execution.run_files import parse_json
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.base import Transform
@@ -60,7 +54,7 @@ _KEYS: Final = (
 
 @dataclass(frozen=True)
 class Policy:
-    """What a node asks of whoever wants an update of it; None and () ask nothing."""
+    """What a node asks of an app that wants an update of it; None and () ask nothing."""
 
     smallest_cohort: int | None = None
     threshold: int | None = None
@@ -281,24 +275,18 @@ def digest_of(content: bytes) -> str:
 
 
 def _check_signature(signer: Path, path: Path, content: bytes) -> None:
-    """The file `verdict.signature.json` beside `verdict.json` holds {"ed25519": base64}."""
+    """The file `verdict.signature.json` beside `verdict.json` is a signature by that key."""
     try:
-        key = load_pem_public_key(signer.read_bytes())
-    except (OSError, ValueError):
-        raise NotConfigured(
-            f"the policy's signer {signer} is not a public key in PEM; make one by openssl "
-            "genpkey -algorithm ed25519."
-        ) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise NotConfigured(f"the policy's signer {signer} is no Ed25519 key.")
-    signature = path.with_name(f"{path.stem}.signature.json")
+        key = load_signer(signer)
+    except InvalidInput as error:
+        raise NotConfigured(f"the policy's signer cannot be used: {error}") from None
+    beside = signature_file(path)
     try:
-        text = parse_json(signature.read_bytes())["ed25519"]
-        key.verify(base64.b64decode(text, validate=True), content)
+        document = beside.read_bytes()
     except OSError as error:
-        _refuse(f"signer: {signature} cannot be read ({error.strerror})")
-    except (InvalidSignature, InvalidInput, KeyError, TypeError, binascii.Error):
-        _refuse(f"signer: {signature} holds no signature of {path} by that key")
+        _refuse(f"signer: {beside} cannot be read ({error.strerror})")
+    if not is_signature(document, key, content):
+        _refuse(f"signer: {beside} holds no signature of {path} by that key")
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -99,11 +99,11 @@ def policy_of(terms: Terms, content: bytes, framework: Framework) -> Policy:
     """The policy of a node that keeps to a verdict; NVFlare tells a node nothing of its cohort."""
     deployment = terms.deployment
     assert deployment is not None
-    told = framework == "flower"
+    in_flower = framework == "flower"
     hides = terms.protection.transport.server_reads != "messages"
     return Policy(
-        smallest_cohort=deployment.cohort if told else None,
-        threshold=deployment.threshold if told and hides else None,
+        smallest_cohort=deployment.cohort if in_flower else None,
+        threshold=deployment.threshold if in_flower and hides else None,
         protection=terms.protection,
         rounds=deployment.rounds,
         metrics=(),

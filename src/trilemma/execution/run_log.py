@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+import trilemma
 from trilemma.errors import printable
 
 __all__ = ["LOG", "RunLog", "versions"]
@@ -51,7 +52,7 @@ class RunLog:
 
 def versions() -> str:
     """What made the numbers of a run."""
-    return f"trilemma {_version('trilemma')} with torch {_version('torch')}"
+    return f"trilemma {trilemma.__version__} with torch {_version('torch')}"
 
 
 def _version(package: str) -> str:

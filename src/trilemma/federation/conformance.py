@@ -25,6 +25,7 @@ __all__ = ["Finding", "Residuals", "records_bounded"]
 _LEVEL: Final = 1e-6  # of each test: how often it errs where nothing is wrong
 _KEPT: Final = 4096  # coordinates of each round's noise that are kept, the first ones
 _FLOAT: Final = 1e-4  # of a record's bound: what sums in single precision may differ by
+_FEW: Final = 10_000  # values, of fewer of which a fourth moment says little
 _PAIRS: Final = 16  # records that are left out, one at a time
 
 
@@ -46,34 +47,51 @@ class Residuals:
     def __init__(self, deviation: float) -> None:
         self.deviation = deviation
         self._rows: list[NDArray[np.float64]] = []
-        self._groups: list[tuple[int, int]] = []  # (round, who) of each row
-        self._squares, self._count = 0.0, 0.0
+        self._squares: list[float] = []  # of each row, all coordinates
+        self._count = 0  # coordinates of a row
 
-    def add(self, round: int, residual: torch.Tensor, clients: int) -> None:
+    def add(self, residual: torch.Tensor, clients: int) -> None:
         """The noise [m] of so many clients in one round."""
         values = residual.detach().cpu().double().numpy()
         scaled = values / math.sqrt(clients)
-        self._squares += float(scaled @ scaled)
-        self._count += len(scaled)
+        self._squares.append(float(scaled @ scaled))
+        self._count = len(scaled)
         self._rows.append(scaled[:_KEPT])
-        self._groups.append((round, clients))
 
     def findings(self) -> tuple[Finding, ...]:
         """Whether the noise is as large as promised, and none was used twice."""
         return self._size(), self._fresh()
 
     def _size(self) -> Finding:
-        measured = math.sqrt(self._squares / self._count)
-        low = measured * math.sqrt(self._count / chi2.ppf(1 - _LEVEL, self._count))
-        high = measured * math.sqrt(self._count / chi2.ppf(_LEVEL, self._count))
-        # A grid's rounding is noise of its own, and the mean is in single precision.
-        holds = low <= self.deviation * 1.01 and high >= self.deviation * 0.99
-        return Finding(
-            "noise",
-            holds and self.deviation > 0,
+        """In all, in each round and on each coordinate: little in one makes up for no other."""
+        squares, kept = np.array(self._squares), np.stack(self._rows)
+        measured = math.sqrt(squares.sum() / (self._count * len(squares)))
+        said = (
             f"each client's noise has a standard deviation of {measured:.4g}, where "
-            f"{self.deviation:.4g} was promised",
+            f"{self.deviation:.4g} was promised"
         )
+        parts = {
+            "all": (squares.sum(keepdims=True), self._count * len(squares)),
+            "one round": (squares, self._count),
+            "one coordinate": (np.square(kept).sum(0), len(kept)),
+        }
+        holds = self.deviation > 0
+        for where, (sums, count) in parts.items():
+            level = _LEVEL / len(parts) / len(sums)
+            low, high = (np.sqrt(sums / chi2.ppf(part, count)) for part in (1 - level, level))
+            # A grid's rounding is noise of its own, and the mean is in single precision.
+            off = (low > self.deviation * 1.01) | (high < self.deviation * 0.99)
+            holds = holds and not off.any()
+            if off.any() and where != "all":
+                worst = math.sqrt(float(sums[off].min()) / count)
+                said += f"; in {where} it is {worst:.4g}"
+        return Finding("noise", bool(holds and self._is_normal(kept)), said)
+
+    def _is_normal(self, kept: NDArray[np.float64]) -> bool:
+        """Whether the fourth moment is a Gaussian's: noise may be missing here and there."""
+        second, fourth = float(np.mean(kept**2)), float(np.mean(kept**4))
+        reach = float(norm.isf(_LEVEL / 2)) * math.sqrt(24 / kept.size) + 0.01
+        return second > 0 and (kept.size < _FEW or abs(fourth / second**2 - 3) <= reach)
 
     def _fresh(self) -> Finding:
         """No two rounds' noises are alike: correlations of all pairs, and their sum."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +33,7 @@ __all__ = [
     "check_bandwidth",
     "compare",
     "fewest_rounds",
+    "in_points",
     "lost_accuracy",
     "median_estimate",
     "paired_estimate",
@@ -90,66 +91,40 @@ def compare(
     No protection loses nothing against itself: there is nothing to estimate.
     """
     check_bandwidth(bandwidth)
-    if len(unprotected) != len(protected) or not all(map(_paired, unprotected, protected)):
-        raise InvalidInput(
-            f"{len(unprotected)} trainings without and {len(protected)} with protection are not "
-            f"pairs: give both the same seeds, rounds and clients."
-        )
-    if len(unprotected) < 2:
-        raise InvalidInput(
-            f"an interval over paired seeds needs at least 2 seeds, got {len(unprotected)}."
-        )
-
-    def lost(
-        metrics: Sequence[tuple[float, float]],
-        scores: Sequence[tuple[torch.Tensor | None, torch.Tensor | None]],
-    ) -> Estimate:
-        if protection == Protection().describe():
-            return Estimate(0.0, 0.0, 0.0)
-        return paired_estimate([a - b for a, b in metrics], confidence, _differences(scores))
-
+    _check_pairs(unprotected, protected)
+    without, within, loss = lost_accuracy(protection, unprotected, protected, confidence)
     pairs = list(zip(unprotected, protected, strict=True))
+    clients = [
+        _lost(
+            protection,
+            [(before.client_metrics[k], after.client_metrics[k]) for before, after in pairs],
+            [(_scores_of(before, k), _scores_of(after, k)) for before, after in pairs],
+            confidence,
+        )
+        for k in range(len(unprotected[0].client_metrics))
+    ]
+    reached = fmean(item.metric for item in best) if best else None
+    if _are_accuracies(unprotected):
+        clients = list(map(in_points, clients))
+        reached = None if reached is None else round(reached, 2)
     ratios = [
         after.duration(bandwidth) / before.duration(bandwidth) - 1
         for before, after in zip(rounds.without, rounds.within, strict=True)
     ]
-    costs = Costs(
+    return Costs(
         protection=protection,
         rounds=len(unprotected[0].rounds),
-        seeds=len(pairs),
+        seeds=len(unprotected),
         confidence=confidence,
         bandwidth=bandwidth,
-        unprotected_metric=fmean(item.metric for item in unprotected),
-        protected_metric=fmean(item.metric for item in protected),
-        utility_loss=lost(
-            [(a.metric, b.metric) for a, b in pairs], [(a.scores, b.scores) for a, b in pairs]
-        ),
-        client_utility_loss=tuple(
-            lost(
-                [(a.client_metrics[k], b.client_metrics[k]) for a, b in pairs],
-                [(_scores_of(a, k), _scores_of(b, k)) for a, b in pairs],
-            )
-            for k in range(len(unprotected[0].client_metrics))
-        ),
+        unprotected_metric=without,
+        protected_metric=within,
+        utility_loss=loss,
+        client_utility_loss=tuple(clients),
         efficiency_reduction=median_estimate(ratios, confidence),
         unprotected=rounds.unprotected,
         protected=rounds.protected,
-        best_unprotected_metric=fmean(item.metric for item in best) if best else None,
-    )
-    if not all(_is_accuracy(history.scores) for history in unprotected):
-        return costs
-    noisy = _is_noisy(protection)
-    return replace(
-        costs,
-        unprotected_metric=round(costs.unprotected_metric, 2),
-        protected_metric=costs.protected_metric if noisy else round(costs.protected_metric, 2),
-        utility_loss=_in_points(costs.utility_loss),
-        best_unprotected_metric=(
-            None
-            if costs.best_unprotected_metric is None
-            else round(costs.best_unprotected_metric, 2)
-        ),
-        client_utility_loss=tuple(map(_in_points, costs.client_utility_loss)),
+        best_unprotected_metric=reached,
     )
 
 
@@ -163,15 +138,41 @@ def lost_accuracy(
     pairs = list(zip(unprotected, protected, strict=True))
     without = fmean(item.metric for item in unprotected)
     within = fmean(item.metric for item in protected)
-    lost = paired_estimate(
-        [a.metric - b.metric for a, b in pairs],
-        confidence,
-        _differences([(a.scores, b.scores) for a, b in pairs]),
-    )
-    if not all(_is_accuracy(history.scores) for history in unprotected):
+    metrics = [(before.metric, after.metric) for before, after in pairs]
+    scores = [(before.scores, after.scores) for before, after in pairs]
+    lost = _lost(protection, metrics, scores, confidence)
+    if not _are_accuracies(unprotected):
         return without, within, lost
     within = within if _is_noisy(protection) else round(within, 2)
-    return round(without, 2), within, _in_points(lost)
+    return round(without, 2), within, in_points(lost)
+
+
+_Scores = tuple["torch.Tensor | None", "torch.Tensor | None"]
+
+
+def _lost(
+    protection: str,
+    metrics: Sequence[tuple[float, float]],
+    scores: Sequence[_Scores],
+    confidence: float,
+) -> Estimate:
+    """What is lost by pairs (without, with); by no protection nothing, for certain."""
+    if protection == Protection().describe():
+        return Estimate(0.0, 0.0, 0.0)
+    differences = [without - within for without, within in metrics]
+    return paired_estimate(differences, confidence, _differences(scores))
+
+
+def _check_pairs(unprotected: Sequence[History], protected: Sequence[History]) -> None:
+    if len(unprotected) != len(protected) or not all(map(_paired, unprotected, protected)):
+        raise InvalidInput(
+            f"{len(unprotected)} trainings without and {len(protected)} with protection are not "
+            f"pairs: give both the same seeds, rounds and clients."
+        )
+    if len(unprotected) < 2:
+        raise InvalidInput(
+            f"an interval over paired seeds needs at least 2 seeds, got {len(unprotected)}."
+        )
 
 
 def _is_noisy(protection: str) -> bool:
@@ -179,12 +180,13 @@ def _is_noisy(protection: str) -> bool:
     return any(isinstance(part, Randomization) for part in parse_protection(protection).parts)
 
 
-def _is_accuracy(scores: torch.Tensor | None) -> bool:
-    """Whether each test record is right or wrong."""
-    return scores is not None and bool(np.isin(scores.numpy(), (0.0, 1.0)).all())
+def _are_accuracies(trainings: Sequence[History]) -> bool:
+    """Whether in all of them each test record is right or wrong."""
+    scores = [training.scores for training in trainings]
+    return all(item is not None and np.isin(item.numpy(), (0.0, 1.0)).all() for item in scores)
 
 
-def _in_points(share: Estimate) -> Estimate:
+def in_points(share: Estimate) -> Estimate:
     """The estimate in whole hundredths, its interval widened to such."""
     return Estimate(
         round(share.value, 2), math.floor(share.low * 100) / 100, math.ceil(share.high * 100) / 100
@@ -219,10 +221,10 @@ def paired_estimate(
     mean = fmean(differences)
     parts = [(float(np.var(differences, ddof=1)) / count, count - 1)]
     if by_record is not None:
-        each = by_record.mean(axis=0)
+        means = by_record.mean(axis=0)
         if np.isin(by_record, (-1.0, 0.0, 1.0)).all():
-            each = np.append(each, (-1.0, 1.0))
-        parts.append((float(np.var(each, ddof=1)) / each.size, each.size - 1))
+            means = np.append(means, (-1.0, 1.0))
+        parts.append((float(np.var(means, ddof=1)) / means.size, means.size - 1))
     total = math.fsum(variance for variance, _ in parts)
     if total == 0:
         return Estimate(mean, mean, mean)
@@ -232,7 +234,7 @@ def paired_estimate(
 
 
 def median_estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """The median, between the values that hold the true one for any law of independent values.
+    """The median, between values that hold the true one, however independent values are spread.
 
     Too few values for the confidence are refused: `fewest_rounds`.
 
@@ -277,9 +279,7 @@ def _scores_of(history: History, client: int) -> torch.Tensor | None:
     return history.client_scores[client] if history.client_scores else None
 
 
-def _differences(
-    scores: Sequence[tuple[torch.Tensor | None, torch.Tensor | None]],
-) -> NDArray[np.float64] | None:
+def _differences(scores: Sequence[_Scores]) -> NDArray[np.float64] | None:
     """Scores without less those with protection [seeds, records], where all have scores."""
     rows = [(a - b).double().numpy() for a, b in scores if a is not None and b is not None]
     return np.stack(rows) if len(rows) == len(scores) else None

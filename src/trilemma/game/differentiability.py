@@ -73,11 +73,11 @@ def check_shapes(task: Task, inputs: torch.Tensor, labels: torch.Tensor) -> None
         return torch.stack([task.loss_of(at[[row]], labels[[row]]) for row in rows]).mean()
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch's, of what is told here
+        warnings.simplefilter("ignore", UserWarning)  # torch's, of what is refused here
         try:
             spread = differ(partial(task.loss_of, targets=labels), one_by_one, outputs, task.way)
         except (RuntimeError, NotImplementedError, IndexError, TypeError, ValueError):
-            return  # of which the next check tells
+            return  # the next check refuses that
     if spread:
         made, given = (
             f"[{', '.join(['n', *map(str, value.shape[1:])])}]" for value in (outputs, labels)
@@ -258,20 +258,30 @@ def _check_second_derivative(
     ).to(inputs.device)
     sentence = (
         "the loss or the model is not twice differentiable, but attacks need the derivative of "
-        "the update; use a loss and activations built from torch's own functions"
+        "the update; use a loss and activations built from torch's own functions, and detach() "
+        "nothing that depends on the records"
     )
+
+    def agrees(derivative: float, step: float) -> bool:
+        ahead, behind = (mixed(start + way * along).item() for way in (step, -step))
+        there, size = (ahead - behind) / (2 * step), abs(ahead) * _AGREE
+        return abs(there - derivative) <= _AGREE * max(abs(there), abs(derivative), size) + 1e-9
+
     try:
-        derivative = (task.way.grad(mixed)(start) * along).sum().item()
-        for step in _STEPS:
-            ahead, behind = (mixed(start + way * along).item() for way in (step, -step))
-            there, size = (ahead - behind) / (2 * step), abs(ahead) * _AGREE
-            if abs(there - derivative) <= _AGREE * max(abs(there), abs(derivative), size) + 1e-9:
-                return
+        gradient = task.way.grad(mixed)(start)
+        derivative = (gradient * along).sum().item()
+        smooth = any(agrees(derivative, step) for step in _STEPS)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
         raise InvalidInput(f"{sentence} ({first_line(error)}).") from error
-    raise InvalidInput(f"{sentence}.")
+    if not smooth:
+        raise InvalidInput(f"{sentence}.")
+    if not bool(gradient.any()):
+        raise InvalidInput(
+            "the update does not change with the inputs, so that there is nothing to attack; "
+            "train a layer that reads them, by a loss with a second derivative."
+        )
 
 
 def first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""From counts to leakage with an interval: one client, the mean and the maximum over clients.
+"""From counts to leakage with an interval: of one client, and the mean over clients.
 
 Leakage is H_κ(p) = √(JS(Bern(p), Bern(κ)) / ln 2) of the success rate p, so an exact interval of
 p carries over. κ = 0, the default, is conservative.
@@ -15,14 +15,13 @@ import numpy as np
 
 from trilemma.beliefs.belief import bernoulli_leakage, system_leakage
 from trilemma.beliefs.intervals import Interval, clopper_pearson
-from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _Polygon = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
 
-__all__ = ["Estimate", "client_leakage", "max_leakage", "mean_leakage", "success_rate"]
+__all__ = ["Estimate", "client_leakage", "mean_leakage", "success_rate"]
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,6 @@ def mean_leakage(
     pooled = clopper_pearson(sum(successes), trials * len(successes), confidence)
     envelope = _envelope_at(pooled, kappa)
     return Estimate(value, envelope.low, envelope.high)
-
-
-def max_leakage(
-    successes: Sequence[int], trials: int, *, confidence: float = 0.95, kappa: float = 0.0
-) -> Estimate:
-    """Maximum over clients of H_κ(p_k), from limits that hold for all clients at once."""
-    if not successes:
-        raise InvalidInput("the leakage of a system needs at least one client.")
-    each = 1 - (1 - confidence) / len(successes)
-    clients = [client_leakage(s, trials, confidence=each, kappa=kappa) for s in successes]
-    return Estimate(
-        max(c.value for c in clients), max(c.low for c in clients), max(c.high for c in clients)
-    )
 
 
 def _envelope_at(rate: Interval, kappa: float) -> Interval:

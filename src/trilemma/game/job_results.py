@@ -123,7 +123,7 @@ def _attack_result(fields: Mapping[str, Any]) -> AttackResult:
 
 
 def _history_fields(history: History) -> dict[str, Any]:
-    """All but the weights, which nobody asks for."""
+    """All but the weights, which no procedure reads."""
     return {
         "rounds": [asdict(item) for item in history.rounds],
         "client_metrics": history.client_metrics,

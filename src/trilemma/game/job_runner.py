@@ -164,11 +164,8 @@ class JobRunner:
 
     def _shown(self, arena: Arena, tasks: Sequence[AttackJob], knows: KnowledgeLevel) -> _Shown:
         task = tasks[0]
-        equal = task.recipe is not None and task.recipe.equal_weights
         observer = replace(
             self._observer(arena, task, knows),
-            equal_weights=task.equal_weights or equal,
-            blind=task.blind,
             participation=task.participation,
             recipe=task.recipe,
             crafted=task.crafted,

@@ -31,15 +31,8 @@ class _Keyed:
 
 
 @dataclass(frozen=True)
-class AttackJob(_Keyed):
-    """Play games first .. first + count - 1 of a stream under one protection with some attacks.
-
-    A stream is a name: games of different streams share no data, no model and no draw. `rounds`
-    1 is one round that holds the record; `participation` secret: all rounds are attacked, by one
-    who is not told which held it. `recipe` None: the scenario's own. `pictures` of the first
-    games are kept besides, if the scenario shows records. Of a training the attacks pick after
-    fewer rounds besides. A malicious server sends `crafted` weights of a kind in attacked rounds.
-    """
+class _Games(_Keyed):
+    """Games first .. first + count - 1 of a stream under one protection, with some attacks."""
 
     stream: str
     protection: str
@@ -48,17 +41,28 @@ class AttackJob(_Keyed):
     rounds: int
     first: int
     count: int
-    equal_weights: bool = False
-    blind: bool = False
-    pictures: int = 0
-    recipe: Recipe | None = None
-    participation: Participation = "known"
-    crafted: str | None = None
 
     @property
     def games(self) -> range:
         """The numbers of its games."""
         return range(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True)
+class AttackJob(_Games):
+    """Play games first .. first + count - 1 of a stream under one protection with some attacks.
+
+    A stream is a name: games of different streams share no data, no model and no draw. `rounds`
+    1 is one round that holds the record; `participation` secret: all rounds are attacked, without
+    knowing which held it. `recipe` None: the scenario's own. `pictures` of the first games are
+    kept besides, if the scenario shows records. Of a training the attacks guess after fewer rounds
+    besides. A malicious server sends `crafted` weights of a kind in attacked rounds.
+    """
+
+    pictures: int = 0
+    recipe: Recipe | None = None
+    participation: Participation = "known"
+    crafted: str | None = None
 
     @property
     def label(self) -> str:
@@ -104,22 +108,10 @@ class CostJob(_Keyed):
 
 
 @dataclass(frozen=True)
-class BeliefJob(_Keyed):
+class BeliefJob(_Games):
     """The paper's leakage of games first .. first + count - 1, by the beliefs of some attacks."""
 
-    stream: str
-    protection: str
-    attacks: tuple[str, ...]
-    adversary: Adversary
-    rounds: int
-    first: int
-    count: int
     draws: int
-
-    @property
-    def games(self) -> range:
-        """The numbers of its games."""
-        return range(self.first, self.first + self.count)
 
     @property
     def label(self) -> str:

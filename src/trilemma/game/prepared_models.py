@@ -103,7 +103,7 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
 
 
 def _owners(model: nn.Module, names: Sequence[str]) -> list[tuple[str, nn.Module, str]]:
-    """Parameters by name with the module that holds each, to be read there again and again."""
+    """Parameters by name with the module that holds each, to be read there for each model."""
     parts = [(name, *name.rpartition(".")[::2]) for name in names]
     return [(name, model.get_submodule(path), own) for name, path, own in parts]
 

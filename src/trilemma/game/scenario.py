@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import torch
 from torch import nn
 
-from trilemma.attacks import check_task
 from trilemma.beliefs.candidate_set import distance_of
 from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import pooled
@@ -24,8 +23,10 @@ from trilemma.game.differentiability import (
     is_checked,
 )
 from trilemma.game.validation import (
+    check_clients_kind,
     check_device,
     check_labels,
+    check_local_training_kind,
     check_loss_kind,
     check_mean,
     check_model_kind,
@@ -56,18 +57,19 @@ _TRIED: Final = 8  # records on which the loss is tried
 
 
 _FRESH: Final = (
-    "Every training, and every model that is attacked, starts from fresh random weights, whatever "
-    "the model holds (frozen tensors stay); where yours is trained already, let "
+    "A model that is trained already. Every training, and every model that is attacked, starts "
+    "from fresh random weights, whatever the model holds (frozen tensors stay); for yours let "
     "Scenario(initialise=...) be a function that loads its weights."
 )
 _OWN: Final = (
-    "Every training, and every model that is attacked, starts from what initialise makes."
+    "Trainings that start from other weights. Each one, and every model that is attacked, starts "
+    "from what initialise makes."
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scenario:
-    """A federation as an attacker meets it; checks itself once, when it is made.
+    """A federation as an attacker meets it; it checks itself once, when it is made.
 
     `loss(outputs, labels)` is the mean over a batch; labels are a class a record, or whatever the
     loss takes: numbers, or several whole ones, a class a token or pixel. Records whose labels are
@@ -91,9 +93,9 @@ class Scenario:
     of records; leave it off unless the data is public. `server_lr` is the server's step when it
     applies the mean update (None: the local rate for FedSGD, 1 for FedAvg), which falls linearly
     to zero over the training with `server_decay`. `sends_statistics`: clients send BatchNorm's
-    running statistics along, as whoever sends `model.state_dict()` does; then they are a part of
-    the update, for protections and for attackers. `remarks` say where trainings start, and what of
-    the model is not trained and attacked as it was given.
+    running statistics along, as a client that sends `model.state_dict()` does; then they are a
+    part of the update, for protections and for attackers. `remarks` say where trainings start, and
+    what of the model is not trained and attacked as it was given.
     """
 
     model: nn.Module
@@ -128,6 +130,37 @@ class Scenario:
         check_device(self.device)
         check_model_kind(self.model)
         check_loss_kind(self.loss)
+        check_clients_kind(self.clients)
+        check_local_training_kind(self.local_training)
+        self._read_records()
+        self._check_rounds()
+        some = tried(self.records[0], (*self.records[1:], self.test_records, self.public_records))
+        self._settle(some)
+        model, loss, remarks = self._made_to_run(some)
+        outputs = outputs_of(model, some.to(self.device))
+        classes = self._classes(outputs)
+        metric = self.metric
+        self._keep(
+            classes=classes,
+            task=Task(model, loss, classes, changing=changing(model, some.to(self.device))),
+            remarks=(*remarks, _FRESH if self.initialise is None else _OWN),
+            metric=metric if metric is None or isinstance(metric, Metric) else Metric(metric),
+        )
+        for k, client in enumerate(self.records):
+            check_labels(client, classes, f"client {k}")
+        check_labels(self.test_records, classes, "the test set")
+        check_labels(self.public_records, classes, "the public records")
+        seen = self.records[0].labels[: len(outputs)].to(self.device)
+        check_mean(loss, outputs[: len(seen)], seen)
+        self._try_an_update()
+
+    def _keep(self, **values: Any) -> None:
+        """Sets fields that follow from others; a scenario is frozen once it is made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _read_records(self) -> None:
+        """The records of clients, test and public, and what an input looks like."""
         if len(self.clients) == 0:
             raise InvalidInput("a scenario needs at least one client with records.")
         records = tuple(Records.of(c, f"client {k}") for k, c in enumerate(self.clients))
@@ -135,93 +168,72 @@ class Scenario:
         public = test if self.public is None else Records.of(self.public, "the public records")
         spec = InputSpec.of(records, (public, test), self.columns)
         check_tokens(self.model, spec)
+        self._keep(records=records, test_records=test, public_records=public, input_spec=spec)
+
+    def _check_rounds(self) -> None:
+        """Rounds, cohorts and batches must be such as these clients can have."""
+        records, training = self.records, self.local_training
         counted("rounds (of the federation's training)", self.rounds)
         if self.cohort is not None and not 1 <= whole("cohort", self.cohort) <= len(records):
             raise InvalidInput(
                 f"cohort (clients of a round) must lie in 1 .. {len(records)}, the number of "
                 f"clients, got {self.cohort}."
             )
-        full = self.local_training.sampling == "full"
         for k, client in enumerate(records):
-            if len(client) < self.local_training.unit_size and not full:
+            if len(client) < training.unit_size and training.sampling != "full":
                 raise InvalidInput(
                     f"client {k} has {len(client)} records, but an update is made of "
-                    f"{self.local_training.unit_size}; use a smaller batch or fewer clients."
+                    f"{training.unit_size}; use a smaller batch or fewer clients."
                 )
-        if self.sends_statistics and self.local_training.by_record:
+        if self.sends_statistics and training.by_record:
             raise InvalidInput(
                 "sends_statistics is for whole batches, which BatchNorm's statistics are of, but "
                 "record_clip and Poisson sampling count record by record; use neither, or "
                 "GroupNorm."
             )
-        sent_at = self.local_training.lr if self.sends_statistics else None
-        self._settle(tried(records[0], (*records[1:], test, public)), spec)
-        model, remarks = fitted(self.model, sent_at)
+
+    def _made_to_run(self, some: torch.Tensor) -> tuple[nn.Module, Loss, tuple[str, ...]]:
+        """The model as it runs on these inputs, its loss, and what was changed for that."""
+        model, remarks = fitted(
+            self.model, self.local_training.lr if self.sends_statistics else None
+        )
         model = model.to(self.device)
-        unlabelled = {record.unlabelled for record in (*records, test, public)}
-        if len(unlabelled) > 1:
+        everyone = (*self.records, self.test_records, self.public_records)
+        if len({record.unlabelled for record in everyone}) > 1:
             raise InvalidInput(
                 "some records have labels and some have none; give all of them labels, or none."
             )
         loss: Loss = self.loss
-        if spec.parts:
-            unpacking = Unpacking(spec.parts)
+        if self.input_spec.parts:
+            unpacking = Unpacking(self.input_spec.parts)
             model.register_forward_pre_hook(unpacking, prepend=True, with_kwargs=True)
-            if unlabelled == {True}:
+            if self.unlabelled:
                 loss = _OfInputs(self.loss, unpacking)
-        some = tried(records[0], (*records[1:], test, public))
         outputs_of(model, some.to(self.device))  # refused in a sentence, if it is
-        remarks = (*remarks, *stilled(model, some.to(self.device)))
-        outputs = outputs_of(model, some.to(self.device))
-        classes = self._classes(records, outputs)
-        task = Task(model, loss, classes, changing=changing(model, some.to(self.device)))
-        metric = self.metric
-        if metric is not None and not isinstance(metric, Metric):
-            metric = Metric(metric)
-        for name, value in (
-            ("records", records),
-            ("test_records", test),
-            ("public_records", public),
-            ("classes", classes),
-            ("task", task),
-            ("remarks", (*remarks, _FRESH if self.initialise is None else _OWN)),
-            ("input_spec", spec),
-            ("metric", metric),
-        ):
-            object.__setattr__(self, name, value)
-        for k, client in enumerate(records):
-            check_labels(client, classes, f"client {k}")
-        check_labels(test, classes, "the test set")
-        check_labels(public, classes, "the public records")
-        seen = records[0].labels[: len(outputs)].to(self.device)
-        check_mean(loss, outputs[: len(seen)], seen)
-        unit = records[0][torch.arange(self.local_training.unit_size) % len(records[0])]
+        return model, loss, (*remarks, *stilled(model, some.to(self.device)))
+
+    def _try_an_update(self) -> None:
+        """How the model is run, and whether one unit's update is what its derivative says."""
+        task, training, spec = self.task, self.local_training, self.input_spec
+        unit = self.records[0][torch.arange(training.unit_size) % len(self.records[0])]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
-        if not task.runs_on(records[0].inputs[: self.local_training.batch]):
+        if not task.runs_on(self.records[0].inputs[: training.batch]):
             raise InvalidInput(
                 f"the model's BatchNorm finds no variance in batches of "
-                f"{self.local_training.batch}; use larger batches, model.eval(), or GroupNorm."
+                f"{training.batch}; use larger batches, model.eval(), or GroupNorm."
             )
         task = replace(task, way=way_of(task, inputs, labels))
-        object.__setattr__(self, "task", task)
+        self._keep(task=task)
         if is_checked():
             return
-        sample = self._tried()
-        check_shapes(task, sample.inputs, sample.labels)
-        check_task(task, spec, inputs, labels)
+        sample, first = self._tried(), training.batch
+        if not self.unlabelled:
+            check_shapes(task, sample.inputs, sample.labels)
         if self.sends_statistics:
-            first = self.local_training.batch
-            check_statistics(
-                self.as_given(), task, inputs[:first], labels[:first], self.local_training
-            )
-        check_loss(task, sample.inputs, sample.labels, self.local_training)
-        check_update(
-            task,
-            inputs,
-            labels,
-            self.local_training,
-            derivative=not (spec.discrete or task.way.once),
-        )
+            check_statistics(self.as_given(), task, inputs[:first], labels[:first], training)
+        check_loss(task, sample.inputs, sample.labels, training)
+        derivative = not (spec.discrete or task.way.once)
+        check_update(task, inputs, labels, training, derivative=derivative)
 
     def __repr__(self) -> str:
         """What it is called and how large it is; no record is ever part of a message or a log."""
@@ -253,18 +265,17 @@ class Scenario:
         sample = self._tried()
         return self.task.couples_records(sample.inputs, sample.labels)
 
-    def _settle(self, some: torch.Tensor, spec: InputSpec) -> None:
+    def _settle(self, some: torch.Tensor) -> None:
         """Has lazy layers take their shapes before anything is copied."""
         try:
-            if spec.parts:
-                given = Unpacking(spec.parts).given(some)
-                several = given if isinstance(given, tuple) else ()
-                named = given if isinstance(given, dict) else {}
-                settled_lazily(self.model, *several, **named)
+            parts = self.input_spec.parts
+            given = Unpacking(parts).given(some) if parts else (some,)
+            if isinstance(given, dict):
+                settled_lazily(self.model, **given)
             else:
-                settled_lazily(self.model, some)
+                settled_lazily(self.model, *given)
         except (RuntimeError, ValueError, TypeError):
-            return  # what is wrong is told when the model is tried
+            return  # what is wrong is refused when the model is tried
 
     def as_given(self) -> nn.Module:
         """A copy of the model as it was given, that takes records as they are kept here."""
@@ -343,13 +354,14 @@ class Scenario:
         return self.pooled().kinds()
 
     def _tried(self) -> Records:
-        """Records on which the loss is tried, the first client's again and again if it has few."""
+        """Records on which the loss is tried, the first client's, repeated if it has few."""
         first = self.records[0]
         some = first[torch.arange(_TRIED) % len(first)]
         return Records(some.inputs.to(self.device), some.labels.to(self.device))
 
-    def _classes(self, records: Sequence[Records], outputs: torch.Tensor) -> int | None:
-        if any(c.labels.is_floating_point() or c.labels.ndim > 1 for c in records):
+    def _classes(self, outputs: torch.Tensor) -> int | None:
+        """The number of classes, None where labels are numbers, or several a record."""
+        if any(c.labels.is_floating_point() or c.labels.ndim > 1 for c in self.records):
             return None
         if outputs.ndim != 2:
             raise InvalidInput(

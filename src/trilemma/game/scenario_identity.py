@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import platform
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trilemma
 from trilemma.execution.fingerprints import fingerprint
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.records.digests import keyed_digest
@@ -86,7 +86,7 @@ def parts_of(protection: Protection) -> dict[str, object]:
 
 
 def data_hash(scenario: Scenario, key: bytes) -> str:
-    """HMAC-SHA256 of all records: tells the same data again to who holds the key.
+    """HMAC-SHA256 of all records: shows whether data are the same to who holds the key.
 
     Without the key it tells nothing; a plain hash would let anyone test whether a record that he
     guesses was there.
@@ -110,9 +110,5 @@ def code_hash() -> str:
 
 def _code() -> str:
     """Version and hash of this package; bytecode, by which the user's own counts, is Python's."""
-    try:
-        ours = version("trilemma")
-    except PackageNotFoundError:
-        ours = "(not installed)"
     python = ".".join(platform.python_version_tuple()[:2])
-    return f"trilemma {ours} {code_hash()}, Python {python}"
+    return f"trilemma {trilemma.__version__} {code_hash()}, Python {python}"

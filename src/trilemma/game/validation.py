@@ -10,8 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trilemma.errors import InvalidInput
 from trilemma.game.differentiability import first_line
+from trilemma.learning import LocalTraining
 from trilemma.learning.modules import copied, scores
 from trilemma.quantities import shown
+from trilemma.records.records import is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from trilemma.records.records import Records
 
 __all__ = [
-    "check_device", "check_labels", "check_loss_kind", "check_mean", "check_model_kind",
-    "check_tokens", "outputs_of", "tried",
+    "check_clients_kind", "check_device", "check_labels", "check_local_training_kind",
+    "check_loss_kind", "check_mean", "check_model_kind", "check_tokens", "outputs_of", "tried",
 ]  # fmt: skip
 
 _TRIED: Final = 4  # records that the model is tried on
@@ -66,6 +68,26 @@ def check_loss_kind(loss: Any) -> None:
     )
 
 
+def check_clients_kind(clients: Any) -> None:
+    """A sequence with one entry for each client, and not one client's data."""
+    if isinstance(clients, dict):
+        raise InvalidInput("clients is a dict; give its entries, list(clients.values()).")
+    if is_pair(clients):
+        raise InvalidInput(
+            "clients is one pair (inputs, labels), where one for each client is needed; split "
+            "your records, or give [(inputs, labels)] for one client."
+        )
+
+
+def check_local_training_kind(local_training: Any) -> None:
+    """How an update is made, and not None or its name."""
+    if not isinstance(local_training, LocalTraining):
+        raise InvalidInput(
+            f"local_training must be a LocalTraining, got {shown(local_training)}; write "
+            f'LocalTraining("fedsgd", lr=0.1, batch=8), or leave it out for its defaults.'
+        )
+
+
 def check_device(device: str) -> None:
     """One that torch knows and finds."""
     try:
@@ -101,7 +123,7 @@ def tried(first: Records, others: Sequence[Records]) -> torch.Tensor:
     some = first.inputs[:_TRIED]
     if some.is_floating_point():
         return some
-    last = max((first, *others), key=lambda each: int(each.inputs.max())).inputs
+    last = max((first, *others), key=lambda records: int(records.inputs.max())).inputs
     return torch.cat([some, last[last.flatten(1).amax(1).argmax()][None]])
 
 
@@ -188,7 +210,13 @@ def check_mean(loss: Loss, outputs: torch.Tensor, labels: torch.Tensor) -> None:
     try:
         once = loss(outputs, labels)
         twice = loss(torch.cat([outputs, outputs]), torch.cat([labels, labels]))
-    except Exception:  # what it cannot be computed for is told by those who need it
+    except Exception as error:  # what else it cannot be computed for is told by those who need it
+        if labels.is_floating_point() and labels.ndim == 1 and outputs.ndim == 2:
+            raise InvalidInput(
+                f"the loss cannot take labels that are floats ({first_line(error)}); give "
+                f"classes as whole numbers, labels.long(), and numbers to be predicted in the "
+                f"model's own shape, [n, {outputs.shape[1]}]."
+            ) from error
         return
     if not isinstance(once, torch.Tensor):
         raise InvalidInput(f"the loss must return a tensor, got {shown(once)}; leave out .item().")

@@ -1,4 +1,4 @@
-"""A keyed hash of tensors: tells the same records again to whoever holds the key."""
+"""A keyed hash of tensors: shows whether records are the same to the holder of the key."""
 
 from __future__ import annotations
 

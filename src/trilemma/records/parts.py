@@ -80,28 +80,24 @@ def packed(
     Whole numbers and truth values alone stay whole; beside real numbers they become such, and are
     whole again before the model.
     """
-    named = isinstance(values, Mapping)
-    tensors = list(values.values()) if isinstance(values, Mapping) else list(values)
-    names: list[str | None] = [*values] if isinstance(values, Mapping) else [None] * len(tensors)
-    rows = {len(tensor) for tensor in tensors}
-    if len(rows) != 1:
+    given = values if isinstance(values, Mapping) else dict(enumerate(values))
+    names, tensors = list(given), list(given.values())
+    if len({len(tensor) for tensor in tensors}) != 1:
         listed = ", ".join(str(len(tensor)) for tensor in tensors)
         raise InvalidInput(
             f"the {len(tensors)} inputs of {whose} hold {listed} records; give each as many."
         )
-    if named and not all(isinstance(name, str) and name.isidentifier() for name in names):
+    if given is values and not all(isinstance(n, str) and n.isidentifier() for n in names):
         raise InvalidInput(
             f"the inputs of {whose} are a dict, so its keys must be keywords of the model's "
             f"forward(), such as 'input_ids'; got {', '.join(map(repr, names))}."
         )
     parts = tuple(
-        Part(name, tuple(tensor.shape[1:]), tensor.dtype)
-        for name, tensor in zip(names, tensors, strict=True)
+        Part(name if isinstance(name, str) else None, tuple(tensor.shape[1:]), tensor.dtype)
+        for name, tensor in given.items()
     )
-    flat = [tensor.reshape(len(tensor), -1) for tensor in tensors]
-    if all(part.whole for part in parts):
-        return torch.cat([item.long() for item in flat], 1), parts
-    return torch.cat([item.to(torch.get_default_dtype()) for item in flat], 1), parts
+    dtype = torch.int64 if all(part.whole for part in parts) else torch.get_default_dtype()
+    return torch.cat([tensor.reshape(len(tensor), -1).to(dtype) for tensor in tensors], 1), parts
 
 
 def ranged(parts: tuple[Part, ...], several: Sequence[torch.Tensor]) -> tuple[Part, ...]:

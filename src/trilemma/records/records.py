@@ -1,16 +1,16 @@
-"""Records as tensors, read from any sized dataset of pairs."""
+"""Records as tensors, read from a sized dataset of pairs, or from a pair of arrays or frames."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from trilemma.errors import InvalidInput
-from trilemma.records.pairs import is_pair, pair_of, tensor_of
 from trilemma.records.parts import packed
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trilemma.records.parts import Part
 
-__all__ = ["Dataset", "Records"]
+__all__ = ["Dataset", "Records", "is_pair"]
 
 
 class Dataset(Protocol):
@@ -50,9 +50,11 @@ class Records:
         if _is_empty(dataset):
             raise InvalidInput(f"{whose} has no records; leave it out, or give it some.")
         if is_pair(dataset):
-            return cls._checked(*pair_of(dataset, whose), whose)
+            return cls._checked(*_pair_of(dataset, whose), whose)
         if isinstance(dataset, tuple) and len(dataset) == 2 and _is_batch(dataset[0], dataset[1]):
             return cls._of_columns(dataset[0], dataset[1], whose)
+        if cure := _misread(dataset):
+            raise InvalidInput(f"{whose} is {cure}.")
         try:
             pairs = [dataset[index] for index in range(len(dataset))]
             firsts, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -72,15 +74,15 @@ class Records:
         """Inputs [n, ...], or several of them in a tuple or dict, and labels [n, ...] or None."""
         parts: tuple[Part, ...] = ()
         if isinstance(inputs, dict):
-            given = {name: tensor_of(item, "inputs", whose) for name, item in inputs.items()}
+            given = {name: _tensor_of(item, "inputs", whose) for name, item in inputs.items()}
             rows, parts = packed(given, whose)
         elif isinstance(inputs, tuple | list):
-            rows, parts = packed([tensor_of(item, "inputs", whose) for item in inputs], whose)
+            rows, parts = packed([_tensor_of(item, "inputs", whose) for item in inputs], whose)
         else:
-            rows = tensor_of(inputs, "inputs", whose)
+            rows = _tensor_of(inputs, "inputs", whose)
         unlabelled = labels is None
-        own = rows if unlabelled else tensor_of(labels, "labels", whose)
-        return cls._checked(*pair_of((rows, own), whose), whose, parts, unlabelled=unlabelled)
+        own = rows if unlabelled else _tensor_of(labels, "labels", whose)
+        return cls._checked(*_pair_of((rows, own), whose), whose, parts, unlabelled=unlabelled)
 
     @classmethod
     def _checked(
@@ -145,6 +147,21 @@ def _is_empty(dataset: Any) -> bool:
     return shape[:1] == (0,) if shape is not None else hasattr(held, "__len__") and not len(held)
 
 
+def _misread(data: Any) -> str:
+    """What this is and what to give in its place; "" for what may be a dataset of pairs."""
+    if isinstance(data, DataLoader):
+        return "a DataLoader, which draws its own batches; give its records, loader.dataset"
+    if isinstance(data, list | tuple) and len(data) == 2:
+        if all(hasattr(item, "shape") for item in data):
+            return "a list of two arrays; give them as a pair, (inputs, labels)"
+        sizes = [len(item) if isinstance(item, list) else 0 for item in data]
+        if sizes[0] == sizes[1] > 2:
+            return (
+                "two lists of numbers; make arrays of them, (np.array(inputs), np.array(labels))"
+            )
+    return ""
+
+
 def _is_batch(inputs: Any, labels: Any) -> bool:
     """Whether this is a pair of a client's inputs and labels, and not a dataset of two records.
 
@@ -177,3 +194,54 @@ def _stacked(rows: list[Any]) -> Any:
 
 def _stack(rows: list[Any]) -> torch.Tensor:
     return torch.stack([torch.as_tensor(row) for row in rows])
+
+
+def is_pair(data: Any) -> TypeGuard[tuple[Any, Any]]:
+    """Whether this is a pair of arrays, and not a dataset of two records.
+
+    >>> is_pair((torch.rand(9, 4), np.zeros(9))), is_pair([(torch.rand(4), 0)] * 2)
+    (True, False)
+    """
+    return isinstance(data, tuple) and len(data) == 2 and all(hasattr(e, "shape") for e in data)
+
+
+def _pair_of(data: tuple[Any, Any], whose: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs [n, *shape] and labels [n, ...]; real numbers keep their kind, floats are single."""
+    inputs, labels = _tensor_of(data[0], "inputs", whose), _tensor_of(data[1], "labels", whose)
+    if inputs.ndim == 1 == labels.ndim and len(inputs) == len(labels):
+        raise InvalidInput(
+            f"the inputs of {whose} have the shape {tuple(inputs.shape)}: one number a record, "
+            f"without an axis for its columns; give inputs.reshape(-1, 1)."
+        )
+    if inputs.ndim < 2 or labels.ndim < 1 or len(inputs) != len(labels):
+        raise InvalidInput(
+            f"{whose} is given as a pair of inputs [n, ...] and labels [n], got the shapes "
+            f"{tuple(inputs.shape)} and {tuple(labels.shape)}; give one label for each row."
+        )
+    if labels.ndim == 2 and labels.shape[1] == 1 and not labels.is_floating_point():
+        labels = labels[:, 0]  # a frame of one column
+    return inputs, labels
+
+
+def _tensor_of(values: Any, what: str, whose: str) -> torch.Tensor:
+    """Numbers of a tensor, an array or a frame; `what` of `whose` they are is named in errors."""
+    if isinstance(values, torch.Tensor):
+        return values.detach()
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(
+            f"the {what} of {whose} hold {_odd(values, array)}, but numbers are needed; write "
+            f"each category as a number, or as columns of 0 and 1."
+        )
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32)
+    return torch.from_numpy(np.array(array))  # a copy: what is handed over may change
+
+
+def _odd(values: Any, array: np.ndarray) -> str:
+    """What is no number: a frame's column by its name, else the kind of all values."""
+    for name in getattr(values, "columns", ()):
+        column = np.asarray(values[name])
+        if column.dtype.kind not in "biuf":
+            return f"{column[0]!r:.40} in column {name!r}" if len(column) else f"column {name!r}"
+    return f"values of the kind {array.dtype}"

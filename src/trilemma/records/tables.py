@@ -6,9 +6,10 @@ DataFrame, or a dict of arrays. None of these libraries is needed here.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from trilemma.records.records import Records
 
 __all__ = ["Table"]
 
+_MANY: Final = 20  # records from which whole numbers that never repeat are taken for an id
+
 
 @dataclass(frozen=True)
 class Table:
@@ -26,7 +29,7 @@ class Table:
 
     >>> frame = {"age": [40, 50, 60], "sex": ["f", "m", "f"], "ill": [True, False, True]}
     >>> table = Table.of(frame, "ill")
-    >>> [(each.name, each.kind) for each in table.columns]
+    >>> [(column.name, column.kind) for column in table.columns]
     [('age', 'integer'), ('sex', 'category')]
     >>> table.records(frame).inputs[0]
     tensor([-1.2247,  1.0000,  0.0000])
@@ -52,9 +55,7 @@ class Table:
         other is a class: give whole numbers that are to be predicted as floats.
         """
         names = _names(frame)
-        for name in (target, *categories, *embedded):
-            if name not in names:
-                raise InvalidInput(f"the frame has no column {name!r}; it has {', '.join(names)}.")
+        _require(names, (target, *categories, *embedded))
         held = {name: _values(frame, name) for name in names}
         lengths = {str(name): len(values) for name, values in held.items()}
         if len(set(lengths.values())) > 1:
@@ -68,6 +69,14 @@ class Table:
         )
         if not columns:
             raise InvalidInput(f"the frame has no column besides the target {target!r}.")
+        for column in columns:
+            if _tells_apart(column, held[column.name]):
+                warnings.warn(
+                    f"column {column.name!r} differs in each of the {lengths[column.name]} "
+                    f"records: an id tells a model nothing, and an attacker everything; leave it "
+                    f"out of the frame.",
+                    stacklevel=2,
+                )
         real = held[target].dtype.kind == "f"
         return cls(columns, _column(target, held[target], not real, embedded=True))
 
@@ -78,10 +87,7 @@ class Table:
 
     def records(self, frame: Any) -> Records:
         """A frame with these columns, in any order and perhaps with more, as records."""
-        names = _names(frame)
-        for column in (*self.columns, self.target):
-            if column.name not in names:
-                raise InvalidInput(f"the frame lacks the column {column.name!r} of the table.")
+        _require(_names(frame), [column.name for column in (*self.columns, self.target)])
         inputs = [_entries(item, _values(frame, item.name)) for item in self.columns]
         labels = torch.from_numpy(_entries(self.target, _values(frame, self.target.name)))
         return Records(
@@ -98,6 +104,21 @@ def _names(frame: Any) -> list[str]:
             f"a table is read from a DataFrame or a dict of columns, got {type(frame).__name__}."
         )
     return list(frame.columns)
+
+
+def _require(names: list[str], wanted: Collection[str]) -> None:
+    """Refuse a frame that lacks some of the wanted columns; all of them are named."""
+    if lacking := [name for name in wanted if name not in names]:
+        raise InvalidInput(
+            f"the frame lacks the {'column' if len(lacking) == 1 else 'columns'} "
+            f"{', '.join(map(repr, lacking))}; it has {', '.join(map(str, names))}."
+        )
+
+
+def _tells_apart(column: Column, values: np.ndarray) -> bool:
+    """Whether each of many records has a text or whole number of its own, as an id."""
+    counted = column.kind != "number" and len(values) >= _MANY
+    return counted and len(np.unique(values)) == len(values)
 
 
 def _values(frame: Any, name: str) -> np.ndarray:

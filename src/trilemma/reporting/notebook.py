@@ -14,7 +14,7 @@ from trilemma.reporting.figures.trade_off_figure import draw_success
 from trilemma.reporting.page.page import verdict_cell
 from trilemma.reporting.page.panels import verdict_panels
 from trilemma.reporting.page.rounds_plot import rounds_series
-from trilemma.reporting.words.answer import answer, verdict_metric
+from trilemma.reporting.words.answer import answer, summary, verdict_metric
 from trilemma.reporting.words.numbers import hundred, metric
 from trilemma.reporting.words.protection_text import family, phrase
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trilemma.tuning.results.verdict import Verdict
 
-__all__ = ["frame", "leakage_figure", "short", "verdict_cell"]
+__all__ = ["frame", "leakage_figure", "short", "summary", "verdict_cell"]
 
 
 def short(verdict: Verdict) -> str:
@@ -36,7 +36,7 @@ def short(verdict: Verdict) -> str:
     if chosen.success is not None:
         said.append(f"guessed right in {hundred(chosen.success.value)} games, {allowed}")
     else:
-        said.append(answer(verdict).proof)
+        said.append(answer(verdict).badge)
     if chosen.costs is not None:
         before, after = chosen.costs.unprotected_metric, chosen.costs.protected_metric
         name = verdict_metric(verdict)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trilemma.errors import InvalidInput
 from trilemma.execution.run_files import is_folder, parse_json
-from trilemma.paper.paper_result import Paper
+from trilemma.paper_framework.paper_result import Paper
 from trilemma.tuning.results.gallery import GALLERY, Gallery
 from trilemma.tuning.results.pareto_front import Front
 from trilemma.tuning.results.verdict import Verdict

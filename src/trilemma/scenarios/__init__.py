@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.game.differentiability import checked_before
 from trilemma.game.scenario import Scenario
 from trilemma.naming import load_object
 from trilemma.scenarios.digits import digits
 from trilemma.scenarios.images import images
 from trilemma.scenarios.medical_tables import breast_cancer, diabetes
-from trilemma.scenarios.scenario_calls import called, meant
+from trilemma.scenarios.scenario_calls import made_with, meant
 from trilemma.scenarios.text import text
 
 __all__ = ["SCENARIOS", "load_scenario"]
@@ -38,14 +36,7 @@ SCENARIOS: Final[Mapping[str, Callable[..., Scenario]]] = MappingProxyType(
 """Ready-made scenarios; each takes clients, batch, alpha (Dirichlet) and seed."""
 
 
-def load_scenario(
-    spec: str,
-    *,
-    batch: int | None = None,
-    cohort: int | None = None,
-    device: str | None = None,
-    **options: Any,
-) -> Scenario:
+def load_scenario(spec: str, **options: Any) -> Scenario:
     """The scenario of this name, or what the function `module:function` returns for `options`.
 
     A scenario itself may be named, too.
@@ -57,16 +48,7 @@ def load_scenario(
     if make is None:
         _require_no_file(spec)
         raise UnknownName("scenario", spec, [*SCENARIOS, "module:function"])
-    if batch is not None and ":" not in spec:
-        options["batch"] = batch
-    scenario = called(make, spec, options)
-    # The user's own function need not know about batches, cohorts and devices.
-    if batch is not None and batch != scenario.local_training.batch:
-        scenario = scenario.with_local_training(batch=batch)
-    given = {"cohort": cohort, "device": device}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    with checked_before():  # where it was made: model and loss stay what they are
-        return replace(scenario, **changes) if changes else scenario
+    return made_with(make, spec, options)
 
 
 def _own(spec: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Split records over clients: evenly at random, or by a Dirichlet law over classes."""
+"""Split records over clients: evenly at random, or by a Dirichlet distribution over classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def partition(
     if clients < 1:
         raise InvalidInput(f"clients must be at least 1, got {clients}.")
     if alpha is not None:
-        positive("alpha (of the Dirichlet law)", alpha)
+        positive("alpha (of the Dirichlet distribution)", alpha)
     if clients * minimum > len(records):
         raise InvalidInput(
             f"{len(records)} records are too few for {clients} clients with {minimum} records "

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from torch import nn
 
 from trilemma.errors import InvalidInput, TrilemmaError, place_of
+from trilemma.game.differentiability import checked_before
 from trilemma.game.scenario import Scenario
 
-__all__ = ["called", "meant"]
+__all__ = ["CHANGEABLE", "called", "changed", "made_with", "meant"]
 
+CHANGEABLE: Final = ("batch", "cohort", "device")  # of a scenario that is made
 _FLAGS: Final = {"folder": "folder (--data)"}  # options whose flag has another name
 
 
@@ -37,11 +40,37 @@ def called(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> S
     return made
 
 
-def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
+def made_with(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Scenario:
+    """The same; a batch, cohort or device that `make` does not take changes what it made."""
+    taken = _parameters(make) or {}
+    later = {option for option in CHANGEABLE if option in options and option not in taken}
+    made = called(make, name, {n: value for n, value in options.items() if n not in later})
+    return changed(made, {name: options[name] for name in later if options[name] is not None})
+
+
+def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """The scenario with another batch, cohort or device."""
+    whole = dict(changes)
+    batch = whole.pop("batch", None)
+    if batch is not None and batch != scenario.local_training.batch:
+        scenario = scenario.with_local_training(batch=batch)
+    with checked_before():  # where it was made: model and loss stay what they are
+        return replace(scenario, **whole) if whole else scenario
+
+
+def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """Those of a function; None of one that is not written in Python."""
     try:
-        known = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # a function that is not written in Python
+        return inspect.signature(make).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def _check_options(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
+    parameters = _parameters(make)
+    if parameters is None:
         return
+    known = parameters.values()
     if any(item.kind is inspect.Parameter.VAR_KEYWORD for item in known):
         return
     taken = [item.name for item in known if item.kind is not inspect.Parameter.POSITIONAL_ONLY]

@@ -15,7 +15,7 @@ from trilemma.errors import InvalidInput
 from trilemma.game.scenario import Scenario
 from trilemma.naming import load_object
 from trilemma.scenarios import load_scenario
-from trilemma.scenarios.scenario_calls import called, meant
+from trilemma.scenarios.scenario_calls import CHANGEABLE, changed, made_with, meant
 
 if TYPE_CHECKING:
     from trilemma.game.scenario import Source
@@ -38,14 +38,14 @@ def source_of(
     if isinstance(given, str):
         return partial(load_scenario, given, **options)
     if isinstance(given, Scenario):
-        if options:
+        if fixed := [name for name in options if name not in CHANGEABLE]:
             raise InvalidInput(
-                f"a Scenario is made already, so that {', '.join(options)} cannot change it; give "
+                f"a Scenario is made already, so that {', '.join(fixed)} cannot change it; give "
                 f"the function that makes it, or its name."
             )
-        return given
+        return changed(given, options)
     if callable(given) and not isinstance(given, nn.Module | type):
-        return partial(called, given, getattr(given, "__name__", repr(given)), options)
+        return partial(made_with, given, getattr(given, "__name__", repr(given)), options)
     raise InvalidInput(
         f"what is tuned must be a Scenario, a function that makes one or its name "
         f"(module:function), got {type(given).__name__}; {meant(given)}."

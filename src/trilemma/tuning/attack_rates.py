@@ -24,6 +24,7 @@ from trilemma.game.scenario_identity import parts_of, require_own, require_scena
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
 from trilemma.quantities import counted
+from trilemma.tuning.families.game_counts import cut
 from trilemma.tuning.time_left import Kind, Range, Remaining
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def rate(
             for crafted in crafts
         }
         found = Scheduler(pool, decode, run=run, watcher=ticker).run_all(wanted)
-    order = sorted((found[name][0] for name in wanted), key=lambda each: -each.won)
+    order = sorted((found[name][0] for name in wanted), key=lambda item: -item.won)
     shown = {name: found[name][1] for name in wanted} if scenario.show_records else None
     claim = Arena.of(scenario, rounds=1).claim
     return Ratings(scenario, knows, specs[-1], claim, tuple(order), shown)
@@ -165,16 +166,10 @@ def _played(
     """Right guesses without protection and under one, and by protection the pictures, or None."""
     won, pictures = [], {}
     for spec in specs:
-        results: list[AttackResult] = yield [
-            AttackJob(
-                *("suite", spec, (name,), Adversary.SERVER, 1),
-                first=first,
-                count=min(_CHUNK, units - first),
-                pictures=min(_PICTURES, units) if first == 0 else 0,
-                crafted=crafted,
-            )
-            for first in range(0, units, _CHUNK)
-        ]
+        job = AttackJob("suite", spec, (name,), Adversary.SERVER, 1, 0, units, crafted=crafted)
+        first, *others = cut(job, _CHUNK)
+        first = replace(first, pictures=min(_PICTURES, units))
+        results: list[AttackResult] = yield [first, *others]
         won.append(sum(result.won(name) for result in results))
         if results[0].pictures is not None:
             pictures[spec] = results[0].pictures

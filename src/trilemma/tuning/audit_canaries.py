@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trilemma.accounting.trade_off import decision_bound
-from trilemma.entropy import Seeded
+from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.federation.canary_run import CanaryRun, run_canaries
-from trilemma.federation.conformance import Finding, records_bounded
+from trilemma.federation.conformance import Finding, Residuals, records_bounded
 from trilemma.game.prepared_models import fresh_weights
+from trilemma.game.recipe_scenarios import applied
 from trilemma.game.scenario import Scenario
 from trilemma.learning import client_update
 from trilemma.protection.round_info import RoundInfo
@@ -94,7 +95,7 @@ def audit_verdict(
             "audit a verdict that was proved with full batches and without cohorts."
         )
     Seeded(seed)
-    scenario = source if isinstance(source, Scenario) else source()
+    scenario = applied(recipe, source if isinstance(source, Scenario) else source())
     run = run_canaries(
         scenario,
         verdict.protection,
@@ -107,7 +108,11 @@ def audit_verdict(
         public=scenario.public_records,
         weights=fresh_weights(scenario, [0], seed=seed)[0],
     )
-    findings = (*run.findings, *_of_a_client(scenario, verdict.protection, recipe, proof, seed))
+    findings = (
+        *run.findings,
+        _of_clients(scenario, verdict.protection, System() if messages else Seeded(seed)),
+        *_of_a_client(scenario, verdict.protection, recipe, proof, seed),
+    )
     z, counted = proof.noise_multiplier, proof.survivors
     hiding = 1 if verdict.protection.transport.server_reads == "messages" else own.cohort
     return CanaryAudit(
@@ -145,6 +150,17 @@ def suspects(run: CanaryRun, noise_multiplier: float, mu_proved: float) -> tuple
     return tuple(found) or (
         "neither clip nor noise explain it alone: look at what else leaves the nodes",
     )
+
+
+def _of_clients(scenario: Scenario, protection: Protection, entropy: Seeded | System) -> Finding:
+    """Whether clients' noises of one round are unrelated; sums show no more than their size."""
+    clients, size = range(len(scenario.records)), scenario.task.layout.size
+    info = RoundInfo.new(clients, Seeded(0), run="conformance")
+    noises = Residuals(math.hypot(*(transform.scale for transform in protection.transforms)))
+    for client in clients:
+        noises.add(protection.apply(torch.zeros(size), client, info, entropy).values, 1)
+    _, fresh = noises.findings()
+    return replace(fresh, test="own noise")
 
 
 def _of_a_client(

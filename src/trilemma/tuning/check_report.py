@@ -39,14 +39,8 @@ __all__ = ["Examined", "Suited", "examine"]
 _SLOW_S: Final = 0.15  # for one update
 _TRIES: Final = 4  # the first is slow, others may be held up
 _UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
-_MOST: Final = (
-    2  # kinds of games of the leading attack, of which there are more than of all others
-)
-_OF_KINDS: Final = (
-    "dager",
-    "tableak",
-    "tokens",
-)  # nobody misses them where records are of another kind
+_MOST: Final = 2  # kinds of the leading attack's games, of which there are more than of others
+_OF_KINDS: Final = ("dager", "tableak", "tokens")  # not missed where records are of another kind
 
 
 @dataclass(frozen=True)
@@ -78,9 +72,18 @@ class Examined:
     cpu: float = 0.0
 
     def seconds(self, command: str, workers: int = 1, *, answer: bool = False) -> Left:
-        """How long a command takes with so many processes, all of it or until its `answer`."""
+        """How long a command takes with so many processes, all of it or until its `answer`.
+
+        Once there is an answer, attacks end when the request's minutes are over by the clock.
+        """
         least, most, not_timed = (self.answers if answer else self.work)[command]
-        return Left(self.once + least / workers, self.once + most / workers, not_timed)
+        found = Left(self.once + least / workers, self.once + most / workers, not_timed)
+        limit = self.plan.request.minutes
+        if answer or limit is None or command not in self.answers:
+            return found
+        slower = max(1.0, self.wall / self.cpu) if self.cpu else 1.0
+        end = max(60 * limit / slower, self.seconds(command, workers, answer=True).most)
+        return Left(min(found.least, end), min(found.most, end), not_timed)
 
     def as_json(self) -> dict[str, Any]:
         """What is asked, what is attacked and what not, and CPU seconds, as plain values."""
@@ -192,7 +195,7 @@ def _kinds(plans: Sequence[Plan]) -> tuple[list[Kind], list[Kind]]:
     single = [Kind("games", (name,), 1, "plain") for name in names]
     leads = {(item.suite.lead,) for item in plans}
     led = [item for item in work if item.what == "games" and item.attacks in leads]
-    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda each: -work[each])
+    most = sorted((k for k in led if k.carrier != "paillier"), key=lambda kind: -work[kind])
     of = {what: [item for item in work if item.what == what] for what in ("trainings", "timings")}
     return [*of["trainings"], *single, *most[:_MOST]], [*most[_MOST:], *of["timings"]]
 

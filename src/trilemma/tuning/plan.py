@@ -24,13 +24,11 @@ from trilemma.game.playing.games import Arena
 from trilemma.game.playing.suite import Suite, suite_of
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import data_hash, require_own, require_scenario
-from trilemma.observations import Adversary
 from trilemma.tuning.families.calibrator import CHUNK, FEW, FRESH, Calibrator, streams
 from trilemma.tuning.families.family import Family, families, families_asked
 from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.families.pricing import Pricing
-from trilemma.tuning.families.proof_conditions import check_scenario
-from trilemma.tuning.families.provable import CERTIFIED
+from trilemma.tuning.families.proof_conditions import CERTIFIED, check_scenario
 from trilemma.tuning.presets import Preset
 from trilemma.tuning.request import BESIDE, Request
 from trilemma.tuning.results.verdict import Federation
@@ -192,11 +190,6 @@ class Plan:
     def pool(self, workers: int, ray: str | None = None) -> Executor[Job]:
         """Workers that can do every task of this plan."""
         return executor(self.job_runner, workers=workers, ray=ray, device=self.scenario.device)
-
-    @property
-    def single(self) -> bool:
-        """Whether the adversary reads single messages where nothing hides them."""
-        return self.request.adversary is Adversary.SERVER
 
 
 def _claim(scenario: Scenario, request: Request, rounds: int) -> Claim:

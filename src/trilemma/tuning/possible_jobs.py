@@ -45,17 +45,14 @@ def possible_jobs(plan: Plan, *, pictures: bool = False) -> dict[str, Work]:
 def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
     """The same of further results, none of which is certain before something is chosen."""
     lead, asked, rounds = plan.suite.lead, plan.request, plan.claim.rounds
-    measured = [family for family in plan.families if not plan.proves(family)]
+    proves = any(plan.proves(family) for family in plan.families)
+    measures = not all(plan.proves(family) for family in plan.families)
     work: dict[str, dict[Kind, int]] = {}
-    if len(measured) < len(plan.families):
+    if games := _beside(plan, proves, measures):
+        work["beside"] = games
+    if proves:
         work["trade_off"] = possible_trade_off(plan)
-    besides: dict[Kind, int] = {}
-    if len(measured) < len(plan.families) and hidden_linear(plan.scenario.task.model) is not None:
-        besides[Kind("games", ("exact-posterior",), 1)] = EFFORTS[asked.preset].games
-    if measured:
-        besides[Kind("games", (lead,), rounds)] = BESIDE_GAMES
-        if craftable(plan):
-            besides[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
+    if measures:
         work |= possible_shown(plan)
         if asked.strengths:
             played, points = possible_curves(plan)
@@ -64,8 +61,6 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
                 _training(plan): points * CURVE_SEEDS,
                 Kind("timings"): points * fewest_rounds(asked.confidence),
             }
-    if besides:
-        work["beside"] = besides
     if pictures and plan.scenario.show_records:
         work["gallery"] = {Kind("games", (a,), rounds): RECORDS for a in plan.suite.attacks}
     control = Range(CONTROL_GAMES, CONTROL_GAMES)
@@ -76,6 +71,19 @@ def possible_further(plan: Plan, *, pictures: bool) -> dict[str, Work]:
         name: {kind: Range(0, most) for kind, most in kinds.items()}
         for name, kinds in work.items()
     }
+
+
+def _beside(plan: Plan, proves: bool, measures: bool) -> dict[Kind, int]:
+    """Games of other adversaries, at what was proved or measured."""
+    games = {}
+    if proves and hidden_linear(plan.scenario.task.model) is not None:
+        kind = Kind("games", ("exact-posterior",), 1)
+        games[kind] = EFFORTS[plan.request.preset].games
+    if measures:
+        games[Kind("games", (plan.suite.lead,), plan.claim.rounds)] = BESIDE_GAMES
+        if craftable(plan):
+            games[Kind("games", ("analytic",), 1)] = BESIDE_GAMES
+    return games
 
 
 def _measured(plan: Plan, family: Family) -> Work:
@@ -100,22 +108,17 @@ def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
 
     Families share these: the first one's are certain.
     """
-    seeds, (least, greatest), (few, many) = (
-        len(plan.pricing.seeds),
-        STEP_TRAININGS,
-        FREE_TRAININGS,
-    )
+    seeds = len(plan.pricing.seeds)
+    (least, greatest), (few, many) = STEP_TRAININGS, FREE_TRAININGS
     fewest = least + few + 2 * seeds  # the federation's own may be the best of all
     most = greatest + many + 3 * seeds
     priced = _priced(plan, family.carrier, certain=True)
     return {**priced, _training(plan): Range(fewest if searches else 0, most)}
 
 
-def _priced(
-    plan: Plan, carrier: str, *, arms: int = 1, certain: bool = False
-) -> dict[Kind, Range]:
+def _priced(plan: Plan, carrier: str, *, certain: bool = False) -> dict[Kind, Range]:
     """Trainings and timed rounds, which may be spared where the budget is not kept."""
-    trained = arms * len(plan.pricing.seeds)
+    trained = len(plan.pricing.seeds)
     timed = fewest_rounds(plan.pricing.confidence)
     return {
         _training(plan): Range(trained if certain else 0, trained),

@@ -31,7 +31,6 @@ from trilemma.learning.modules import read_by_layers
 from trilemma.records.range import InputSpec
 
 if TYPE_CHECKING:
-    from trilemma.federation.recipe import Judge
     from trilemma.game.scenario import Scenario
     from trilemma.learning import LocalTraining
     from trilemma.records.parts import Part
@@ -105,7 +104,6 @@ def recipe_under_noise(
     rounds: int,
     clip: float | None = None,
     threshold: int | None = None,
-    judge: Judge = "test",
     fixed: Fixed = _NOTHING,
 ) -> Recipe:
     """The recipe for clients that train so, clipped to `clip` (None: `clip_of`), under this noise.
@@ -116,12 +114,7 @@ def recipe_under_noise(
     by zero, or by 0.3 of a range that begins there or above. What is `fixed` is as the user wants
     it; where all is kept, the server's step is the scenario's own.
     """
-    common: dict[str, Any] = {
-        "equal_weights": True,
-        "judge": judge,
-        "threshold": threshold,
-        "rounds": rounds,
-    }
+    common: dict[str, Any] = {"equal_weights": True, "threshold": threshold, "rounds": rounds}
     gradients, length = training.algorithm == "fedsgd", clip_of(training) if clip is None else clip
     if fixed.kept:
         own = scenario.server

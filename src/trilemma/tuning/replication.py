@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scipy.stats import binom
 
@@ -19,7 +19,7 @@ from trilemma.game.gpu_sharing import views_together
 from trilemma.game.job_results import decode
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
-from trilemma.game.playing.suite import suite_of
+from trilemma.game.playing.suite import leading, suite_of
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import parts_of, require_own, require_scenario
 from trilemma.observations import Adversary
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trilemma.execution.progress import Ticker
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.scenario import Source
+    from trilemma.protection.protection import Protection
     from trilemma.tuning.results.verdict import Verdict
 
 __all__ = ["Attacked", "Known", "Replication", "replicate"]
@@ -64,12 +65,22 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Known:
-    """Limits of the success rate of who knows so much; where they are `crossed`, one is wrong."""
+    """Limits of the success rate of who knows so much; where they are `crossed`, one is wrong.
+
+    `claimed` says that the verdict's claim covers this threat model.
+    """
 
     knows: KnowledgeLevel
+    claimed: bool
     low: float
     high: float
     crossed: bool
+
+    def answer(self, allowed: float) -> Literal["holds", "fails", "undecided"]:
+        """Whether these games alone show a rate of at most `allowed`, a higher one, or neither."""
+        if self.crossed or self.low <= allowed < self.high:
+            return "undecided"
+        return "holds" if self.high <= allowed else "fails"
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,7 @@ class Replication:
     def by_knowledge(self) -> tuple[Known, ...]:
         """The success rate of each kind of knowledge, from the least up; limits hold all at once.
 
-        By the attack of it that won most; whoever knows more wins at least as often.
+        By the attack of it that won most; an attacker who knows more wins at least as often.
         """
         knowledge_levels = [
             knows
@@ -105,9 +116,10 @@ class Replication:
             [[item.units] for item in best],
             confidence=1 - (1 - self.verdict.request.confidence) * share,
         )
-        rows = zip(knowledge_levels, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
+        rows = zip(best, lower[:, 0], upper[:, 0], crossed[:, 0], strict=True)
         return tuple(
-            Known(knows, float(low), float(high), bool(x)) for knows, low, high, x in rows
+            Known(item.knows, item.claimed, float(low), float(high), bool(x))
+            for item, low, high, x in rows
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -117,7 +129,10 @@ class Replication:
             "largest_success_rate": self.verdict.largest_success_rate,
             "seed": self.seed,
             "attacks": [asdict(attacked) for attacked in self.attacks],
-            "by_knowledge": [asdict(known) for known in self.by_knowledge],
+            "by_knowledge": [
+                asdict(known) | {"answer": known.answer(self.verdict.largest_success_rate)}
+                for known in self.by_knowledge
+            ],
         }
 
 
@@ -138,69 +153,80 @@ def replicate(
 
     Where the claim is that participation is secret, by the one attack that can be made then.
     """
-    if verdict.protection is None:
-        raise InvalidInput(
-            f"the verdict on {verdict.federation.scenario} chose no protection, so there is "
-            f"nothing to attack; take one that did."
-        )
+    protection = _attackable(verdict)
     counted("units (games to play)", units)
     Seeded(seed)
-    reads = verdict.protection.transport.server_reads
-    if verdict.request.adversary is Adversary.SERVER and reads == "nothing":
-        raise InvalidInput(
-            f"the server reads nothing under {verdict.protection.describe()}, which rests on its "
-            f"key; attack the verdict of a run with --adversary client."
-        )
     scenario = source if isinstance(source, Scenario) else source()
     if run is not None:
         require_scenario(run, scenario)
-        require_own(run, parts_of(verdict.protection))
-    asked, spec = verdict.request, verdict.protection.describe()
-    job_runner = JobRunner(
-        *(source, verdict.claim, restarts or asked.restarts, asked.steps, seed),
-        together=views_together(scenario),
-        threshold=verdict.deployment.threshold,
-    )
-    recipe = None if verdict.choice is None else recipe_of(verdict.choice)
+        require_own(run, parts_of(protection))
     if verdict.claim.participation == "secret":
         if "rest" not in knowledge_levels:
             raise InvalidInput(
-                "the verdict claims that nobody is told which rounds held a record, which only "
+                "the verdict claims that no attacker knows which rounds held a record, which only "
                 "who knows the rest can do without; attack it with the knowledge 'rest'."
             )
         knowledge_levels = ("rest",)
-    proved = verdict.choice is not None and verdict.choice.certificate is not None
-    claimed = KNOWLEDGE_LEVELS.index("rest" if proved or asked.knows == "anyone" else asked.knows)
-
-    def attacked(knows: KnowledgeLevel, attack: str) -> Procedure[Attacked]:
-        job = AttackJob(
-            *("again", spec, (attack,), asked.adversary, verdict.claim.rounds, 0, units),
-            recipe=recipe,
-            participation=verdict.claim.participation,
-        )
-        seen = yield from played(job, _CHUNK)
-        won = int(seen.correct[attack].sum())
-        return Attacked(
-            knows=knows,
-            attack=attack,
-            claimed=KNOWLEDGE_LEVELS.index(knows) <= claimed,
-            units=units,
-            recovered=won,
-            success=success_rate(won, units, asked.confidence),
-            p_value=float(binom.sf(won - 1, units, verdict.largest_success_rate)),
-            after=seen.after[attack],
-        )
-
     wanted = {
-        name: attacked(get(name).knows, name)
+        name: _attacked(verdict, protection, name, units)
         for knows in knowledge_levels
+        if leading(scenario, knows, 1)
         for name in suite_of(scenario, knows).attacks
         if get(name).knows in knowledge_levels
     }
     if ticker is not None:
-        games = Range(units, units)
-        kinds = {name: Kind("games", (name,), verdict.claim.rounds) for name in wanted}
-        ticker.expect(Remaining({name: {kinds[name]: games} for name in wanted}, workers))
+        games, rounds = Range(units, units), verdict.claim.rounds
+        work = {name: {Kind("games", (name,), rounds): games} for name in wanted}
+        ticker.expect(Remaining(work, workers))
+    job_runner = JobRunner(
+        *(source, verdict.claim, restarts or verdict.request.restarts),
+        *(verdict.request.steps, seed),
+        together=views_together(scenario),
+        threshold=verdict.deployment.threshold,
+    )
     with executor(job_runner, workers=workers, ray=ray, device=scenario.device) as pool:
         found = Scheduler(pool, decode, run=run, watcher=ticker).run_all(wanted)
     return Replication(verdict, seed, tuple(found[name] for name in wanted))
+
+
+def _attackable(verdict: Verdict) -> Protection:
+    """What the verdict chose, if an attacker reads anything of it."""
+    protection = verdict.protection
+    if protection is None:
+        raise InvalidInput(
+            f"the verdict on {verdict.federation.scenario} chose no protection, so there is "
+            f"nothing to attack; take one that did."
+        )
+    server = verdict.request.adversary is Adversary.SERVER
+    if server and protection.transport.server_reads == "nothing":
+        raise InvalidInput(
+            f"the server reads nothing under {protection.describe()}, which rests on its "
+            f"key; attack the verdict of a run with --adversary client."
+        )
+    return protection
+
+
+def _attacked(
+    verdict: Verdict, protection: Protection, attack: str, units: int
+) -> Procedure[Attacked]:
+    """Games of one attack as the verdict claims them, of a stream of their own."""
+    asked, claim, choice = verdict.request, verdict.claim, verdict.choice
+    proved = choice is not None and choice.certificate is not None
+    claimed = "rest" if proved or asked.knows == "anyone" else asked.knows
+    job = AttackJob(
+        *("again", protection.describe(), (attack,), asked.adversary, claim.rounds, 0, units),
+        recipe=None if choice is None else recipe_of(choice),
+        participation=claim.participation,
+    )
+    seen = yield from played(job, _CHUNK)
+    won, knows = int(seen.correct[attack].sum()), get(attack).knows
+    return Attacked(
+        knows=knows,
+        attack=attack,
+        claimed=KNOWLEDGE_LEVELS.index(knows) <= KNOWLEDGE_LEVELS.index(claimed),
+        units=units,
+        recovered=won,
+        success=success_rate(won, units, asked.confidence),
+        p_value=float(binom.sf(won - 1, units, verdict.largest_success_rate)),
+        after=seen.after[attack],
+    )

@@ -48,19 +48,22 @@ _OF_A_RECIPE: Final = (
 )
 # A front has no budget and no weights, and claims nothing.
 NOT_OF_A_FRONT: Final = (
-    *(
-        "budget",
-        "at_most",
-        "preset",
-        "basis",
-        "utility_weight",
-        "efficiency_weight",
-        "max_utility_loss",
-        "max_cost",
-    ),
-    *("helpers", "person", "threshold", "participation", *BESIDE),
-    *_OF_A_RECIPE,
+    *("budget", "at_most", "preset", "basis", "utility_weight", "efficiency_weight"),
+    *("max_utility_loss", "max_cost", "helpers", "person", "threshold", "participation"),
+    *(*BESIDE, *_OF_A_RECIPE),
 )
+_LEAST: Final[Mapping[str, int]] = {
+    "rounds": 1,
+    "candidates": 2,
+    "threshold": 1,
+    "helpers": 0,
+    "person": 1,
+    "restarts": 1,
+    "steps": 0,
+    "seeds": 2,
+    "warm_start": 0,
+    "seed": 0,
+}
 KNOWLEDGE: Final[tuple[Knows, ...]] = ("nothing", "public", "candidates", "rest", "anyone")
 
 
@@ -87,15 +90,14 @@ def _one_or_several(value: float | tuple[float, ...]) -> float | tuple[float, ..
 
 def knowledge_of(value: Any) -> Any:
     """People say "the rest" where the code says "rest"."""
-    return (
-        "rest" if isinstance(value, str) and value.strip() in ("the rest", "the-rest") else value
-    )
+    said = value.strip() if isinstance(value, str) else ""
+    return "rest" if said in ("the rest", "the-rest") else value
 
 
 def rate_of(value: Any) -> Any:
     """A success rate as people write it, as a number.
 
-    >>> [rate_of(each) for each in ("1 in 8", "25 %", "1/5", 0.1, "0.05")]
+    >>> [rate_of(text) for text in ("1 in 8", "25 %", "1/5", 0.1, "0.05")]
     [0.125, 0.25, 0.2, 0.1, 0.05]
     """
     if not isinstance(value, str):
@@ -167,7 +169,7 @@ class Settings(BaseModel):
 
 
 class Request(Settings):
-    """Everything that a tuning can be told; flags and their help come from here."""
+    """Every setting of a tuning; flags and their help come from here."""
 
     budget: float = Field(0.3, description="Largest tolerated leakage, between 0 and 1.")
     at_most: Rate | None = Field(
@@ -198,7 +200,7 @@ class Request(Settings):
         None, description="How long the federation trains (default: the scenario's)."
     )
     candidates: int | None = Field(
-        None, description="Candidates that the attacker picks from (default: up to 100)."
+        None, description="Candidates among which the attacker guesses (default: up to 100)."
     )
     participation: Literal["secret", "known"] | None = Field(
         None,
@@ -285,54 +287,46 @@ class Request(Settings):
         except ValidationError as error:
             name, fault = told(error)
             raise InvalidInput(f"{name} {fault}") from None
-        self._check()
+        self._check_numbers()
+        self._check_together()
 
-    def _check(self) -> None:
+    def _check_numbers(self) -> None:
+        """Each number by itself; None was not asked for."""
+        given = {name: value for name, value in self if value is not None}
         between("budget (largest tolerated leakage, normalised)", self.budget)
         for name in ("confidence", "at_most"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 1:
-                raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {value}.")
-        for name, least in (
-            ("rounds", 1),
-            ("candidates", 2),
-            ("threshold", 1),
-            ("helpers", 0),
-            ("person", 1),
-            ("restarts", 1),
-            ("steps", 0),
-            ("seeds", 2),
-            ("warm_start", 0),
-            ("seed", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidInput(f"{name} must be at least {least}, got {value}.")
+            if not 0 < given.get(name, 0.5) < 1:
+                raise InvalidInput(f"{name} must lie strictly between 0 and 1, got {given[name]}.")
+        for name, least in _LEAST.items():
+            if given.get(name, least) < least:
+                raise InvalidInput(f"{name} must be at least {least}, got {given[name]}.")
         positive("bandwidth (bits a second)", self.bandwidth)
-        for name in ("clip", "server_step"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
+        for name in ("clip", "server_step", "minutes"):
+            positive(name, given.get(name, 1.0))
         for name in ("momentum", "public_weight"):
-            if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
-        if self.minutes is not None:
-            positive("minutes", self.minutes)
+            if not 0 <= given.get(name, 0.0) < 1:
+                raise InvalidInput(f"{name} must lie in [0, 1), got {given[name]}.")
         if self.strengths < 0 or self.strengths == 1:
             raise InvalidInput(
                 f"strengths (points of a curve) must be 0 for none, or at least 2, got "
                 f"{self.strengths}."
             )
-        given = [name for name in _OF_A_RECIPE if getattr(self, name) not in (None, "search")]
-        if self.basis != "proved" and given:
-            raise InvalidInput(
-                f"{given[0]}={getattr(self, given[0])!r} is about the trainings of a proof, and "
-                f"basis={self.basis!r} asks for none; leave one out."
-            )
-        if self.basis != "proved" and self.knows == "anyone":
-            raise InvalidInput(
-                f"knows='anyone' asks for proofs, and basis={self.basis!r} for none; leave one "
-                "out."
-            )
+        _ = self.problem  # checks budget, weights and caps
+
+    def _check_together(self) -> None:
+        """Settings that contradict one another."""
+        if self.basis != "proved":
+            for name in _OF_A_RECIPE:
+                if getattr(self, name) not in (None, "search"):
+                    raise InvalidInput(
+                        f"{name}={getattr(self, name)!r} is about the trainings of a proof, and "
+                        f"basis={self.basis!r} asks for none; leave one out."
+                    )
+            if self.knows == "anyone":
+                raise InvalidInput(
+                    f"knows='anyone' asks for proofs, and basis={self.basis!r} for none; leave "
+                    "one out."
+                )
         if self.server == "malicious" and self.adversary is Adversary.CLIENT:
             raise InvalidInput(
                 "a malicious server is no client's attack; leave out adversary='client', or "
@@ -343,7 +337,6 @@ class Request(Settings):
                 "participation='secret' is for proofs, and other attackers than anyone are "
                 "measured with participation known; add knows='anyone', or leave it out."
             )
-        _ = self.problem  # checks budget, weights and caps
 
     @classmethod
     def of(cls, request: Request | None, settings: dict[str, Any]) -> Self | Request:

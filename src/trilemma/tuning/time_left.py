@@ -171,7 +171,7 @@ class Remaining:
         return f"{left.said} left{busy(left, wall, cpu)}"
 
     def seconds(self, kind: Kind) -> float | None:
-        """CPU seconds of a unit: measured, or from its next of kin; None where there is none."""
+        """CPU seconds of a unit: measured, or of the kind most alike; None where there is none."""
         if self._units[kind]:
             return self._cpu[kind] / self._units[kind]
         if kind.what == "timings":
@@ -195,11 +195,11 @@ class Remaining:
             return None
         best = min(
             able,
-            key=lambda each: (
-                len(each.attacks),
-                each.what != like.what,
-                each.rounds != like.rounds,
-                each.carrier != like.carrier,
+            key=lambda kind: (
+                len(kind.attacks),
+                kind.what != like.what,
+                kind.rounds != like.rounds,
+                kind.carrier != like.carrier,
             ),
         )
         unit = self._cpu[best] / self._units[best] / len(best.attacks)

@@ -22,11 +22,18 @@ from trilemma.tuning.choice.advice import (
     weighed,
 )
 from trilemma.tuning.choice.choose import attacked, certain, choose, controls
-from trilemma.tuning.choice.gallery_jobs import keep_gallery
+from trilemma.tuning.choice.gallery_jobs import gallery, keep_gallery
 from trilemma.tuning.choice.other_adversary import beside
-from trilemma.tuning.further_results import further_procedures
+from trilemma.tuning.choice.shown_results import leakage_by_rounds, paper_leakage
+from trilemma.tuning.pareto.family_curves import curves
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.possible_jobs import possible_further, possible_jobs
+from trilemma.tuning.proof.group_norm import (
+    GroupNormed,
+    asked_with_group_norm,
+    said_of_group_norm,
+)
+from trilemma.tuning.proof.noise_sweep import trade_off
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
@@ -37,10 +44,11 @@ if TYPE_CHECKING:
 
     from trilemma.execution.journal import Run
     from trilemma.execution.progress import Ticker
+    from trilemma.execution.scheduler import Procedure
     from trilemma.game.scenario import Source
     from trilemma.tuning.choice.choose import Choice
 
-__all__ = ["tune", "verdict_on"]
+__all__ = ["further_procedures", "tune", "verdict_on"]
 
 
 def tune(
@@ -85,6 +93,8 @@ def tune(
                 answered(verdict_on(plan, choice, {}, pending=True))
             # What is proved is attacked first: that says most of it.
             found |= scheduler.run_all({"first": beside(plan, choice.chosen)}, until=until)
+        if said := _with_group_norm(plan, run, workers, ray, ticker):
+            found["group-norm"] = (said,)
         others = list(attacked(plan).items())
         size = max(2, workers)  # families side by side, so that some of them end
         for start in range(0, len(others), size):
@@ -106,6 +116,46 @@ def tune(
     return verdict_on(plan, choice, found, unfinished=scheduler.unfinished)
 
 
+def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
+    """By field of the verdict what is measured at the choice, and decides nothing.
+
+    By "gallery" the `pictures`, if wanted.
+    """
+    chosen, asked = choice.chosen, plan.request
+    wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    if chosen is not None and chosen.certificate is not None:
+        wanted["trade_off"] = trade_off(plan, chosen)
+    if asked.strengths and not all(map(plan.proves, plan.families)):
+        wanted["curves"] = curves(plan, choice.candidates)
+    if chosen is not None:
+        wanted["rounds"] = leakage_by_rounds(plan, chosen)
+        wanted["beliefs"] = paper_leakage(plan, chosen)
+    if pictures:
+        wanted["gallery"] = gallery(plan, chosen)
+    return wanted
+
+
+def _with_group_norm(
+    plan: Plan, run: Run | None, workers: int, ray: str | None, ticker: Ticker | None
+) -> str:
+    """What GroupNorm would give where BatchNorm hinders a proof; "" elsewhere."""
+    request, key = asked_with_group_norm(plan), "what GroupNorm would give"
+    if request is None:
+        return ""
+    kept = None if run is None else run.committed(key)
+    if kept is not None:
+        return kept.decode()
+    if ticker is not None:
+        ticker.say("no proof with BatchNorm; finding what GroupNorm would give")
+    there = Plan.of(GroupNormed(plan.source), request)
+    with there.pool(workers, ray) as pool:
+        found = Scheduler(pool, decode).run_all(certain(there))
+    said = said_of_group_norm(there, choose(there, found, {}).chosen)
+    if run is not None:
+        run.commit(key, said.encode())
+    return said
+
+
 def verdict_on(
     plan: Plan,
     choice: Choice,
@@ -125,6 +175,7 @@ def verdict_on(
         headline=headline(request, plan.claim, plan.p_max, chosen),
         limits=(
             *unlearnt(plan, chosen),
+            *further.get("group-norm", ()),
             *not_yet(plan, unfinished, pending=pending),
             *contradictions(further.get("rounds", ())),
             *weak(chosen, control.by_attack, control.units),

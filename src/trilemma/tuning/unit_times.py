@@ -28,9 +28,7 @@ _PATIENCE_S: Final = 60.0  # for all that is timed ...
 _LEAST_S: Final = 5.0  # ... and for a task at least; what takes longer is stopped
 _BRIEF_S: Final = 1.0  # what takes longer is timed once
 _FEW: Final = 6  # games of one task, as in most of a tuning's, which take less than one by one
-_LONG_S: Final = (
-    5.0  # games that take longer, even if some of it is for the first, are timed alone
-)
+_LONG_S: Final = 5.0  # games that take longer, some of it for the first, are timed alone
 _TRIES: Final = 2  # the shorter counts: others may have held one up
 _ROUNDS: Final = 2  # of a training that is timed ...
 _SOME_ROUNDS: Final = 10  # ... and how many more tell what a round takes; or that are attacked
@@ -60,7 +58,7 @@ def timed(
 ) -> Timed:
     """Time a unit of `every` kind of work, and of `others` while there is time.
 
-    The crew, in a process of its own, has a training to do already (`FIRST`). Where a task takes
+    The pool, of one process, has a training to do already (`FIRST`). Where a task takes
     too long, a fresh process goes on with the next.
     """
     seconds: dict[Kind, float] = {}
@@ -83,7 +81,7 @@ def timed(
 
 
 class _Watch:
-    """Times tasks in a crew's process, each with games of its own: what was drawn is kept."""
+    """Times jobs in a pool's process, each with games of its own: what was drawn is kept."""
 
     def __init__(self, pool: WorkerPool[Job], plan: Plan, once: float) -> None:
         self._pool, self._plan, self._games, self.once = pool, plan, 0, once
@@ -117,18 +115,18 @@ class _Watch:
     def _costs(self, kind: Kind) -> float:
         task = CostJob(_protection(self._plan, kind.carrier), 1)
         first = self._seconds(task)
-        again = first if first > _BRIEF_S else min(first, self._seconds(task))
-        self.once += first - again
-        return again
+        seconds = first if first > _BRIEF_S else min(first, self._seconds(task))
+        self.once += first - seconds
+        return seconds
 
     def _game(self, kind: Kind) -> float:
         """Of a training that is attacked some rounds are timed."""
         some = replace(kind, rounds=min(kind.rounds, _SOME_ROUNDS))
         first = self._seconds(self._played(some, 1))
         count = _FEW if first < _LONG_S else 1
-        each = self._least(lambda: self._played(some, count)) / count
-        self.once += max(0.0, first - each)
-        return each * kind.rounds / some.rounds
+        game = self._least(lambda: self._played(some, count)) / count
+        self.once += max(0.0, first - game)
+        return game * kind.rounds / some.rounds
 
     def _played(self, kind: Kind, count: int) -> Job:
         spec, stream = _protection(self._plan, kind.carrier), f"timed, {kind.rounds} rounds"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
-from tests.game.playing.test_observer import observer, scenario
+from tests.game.playing.small_observer import observer, scenario
 
 from trilemma.attacks import View, get
 from trilemma.attacks.posterior.by_record import secret_participation
@@ -179,5 +179,5 @@ def test_what_cannot_be_added_up_record_by_record_is_refused() -> None:
 
 
 def test_only_who_knows_the_rest_does_without_participation() -> None:
-    with pytest.raises(InvalidInput, match="climb to the knowledge 'rest'"):
+    with pytest.raises(InvalidInput, match="attack with knows='rest'"):
         observer(scenario(**CLIPPED), knows="candidates", rounds=12, participation="secret")

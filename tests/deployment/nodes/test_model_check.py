@@ -79,6 +79,13 @@ def test_a_silent_trapdoor_is_not_seen_in_the_first_round() -> None:
     assert not look(crafted("trapdoor"), cross_entropy, probes()).alarms
 
 
+def test_a_silent_trapdoor_is_seen_in_place_of_a_unit_that_was_accepted() -> None:
+    seen = look(network(), cross_entropy, probes()).seen
+    assert not look(network(), cross_entropy, probes(), seen).alarms
+    (said,) = look(crafted("trapdoor"), cross_entropy, probes(), seen).alarms
+    assert said.startswith("a unit moved by")
+
+
 def test_a_model_that_jumps_is_seen_by_who_saw_it_before() -> None:
     model, seen = network(), None
     for _ in range(3):

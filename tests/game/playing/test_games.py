@@ -9,29 +9,16 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom, binomtest, chi2_contingency, chisquare
+from tests.game.playing.small_games import scenario
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
-from trilemma.game.playing import games
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.games import Arena
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-
-
-def scenario(
-    sizes: tuple[int, ...] = (100, 100, 100), batch: int = 4, **training: object
-) -> Scenario:
-    draw = torch.Generator().manual_seed(0)
-    data = [
-        TensorDataset(torch.rand(n, 6, generator=draw), torch.randint(0, 3, (n,), generator=draw))
-        for n in (*sizes, 30)
-    ]
-    local = LocalTraining(batch=batch, **training)  # type: ignore[arg-type]
-    return Scenario(nn.Linear(6, 3), cross_entropy, data[:-1], data[-1], local)
 
 
 def test_a_game_depends_on_its_number_and_seed_alone() -> None:
@@ -256,33 +243,3 @@ def test_one_round_that_holds_the_record_has_its_client_in_the_cohort() -> None:
         others.update(((batches.clients - game.client) % 5).tolist())
     assert others[0] == 400
     assert chisquare([others[k] for k in range(1, 5)]).pvalue > 1e-3
-
-
-def test_rounds_drawn_together_are_those_drawn_one_by_one() -> None:
-    arena = Arena.of(scenario(sizes=(60, 60, 60)), rounds=30)
-    game = arena.draw(3, 5)
-    attended = [number in (0, 7, 8, 25) for number in range(30)]
-    draw = Seeded(1).generator("rounds")
-    together = list(arena.rounds(game, draw, attended))
-    draw = Seeded(1).generator("rounds")
-    for found, holds in zip(together, attended, strict=True):
-        alone = arena.batches(game, draw, holds=holds)
-        assert found.slot == alone.slot
-        assert (found.slot is not None) == holds
-        assert np.array_equal(found.rows, alone.rows)
-        assert np.array_equal(found.present, alone.present)
-
-
-@pytest.mark.parametrize("each", [1, 4, 5])
-@pytest.mark.parametrize("before", [0, 1, 2])
-def test_keys_of_one_client_leave_the_generator_as_those_of_all_do(each: int, before: int) -> None:
-    for everyone in (1, 2, 3):
-        for client in range(everyone):
-            one, all_ = np.random.default_rng(each), np.random.default_rng(each)
-            for draw in (one, all_):
-                draw.random(before, dtype=np.float32)  # may leave half a word
-            expected = all_.random((everyone, each), dtype=np.float32)[[client]]
-            found = games._keys(one, (everyone, each), np.array([client]))
-            assert np.array_equal(found, expected)
-            later = [(d.integers(1000), d.integers(1000), d.random()) for d in (one, all_)]
-            assert later[0] == later[1]

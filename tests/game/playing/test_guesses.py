@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
-from tests.game.playing.test_observer import observer, scenario
+from tests.game.playing.small_observer import observer, scenario
 
 from trilemma.attacks import KnowledgeLevel, Reconstructions, View, get
 from trilemma.game.playing.guesses import play
@@ -168,14 +169,15 @@ def test_a_record_that_no_round_holds_is_guessed() -> None:
 
 @pytest.mark.parametrize("attack", ["gaussian-posterior", "exact-posterior"])
 def test_the_blind_control_is_the_blind_rate(attack: str) -> None:
-    """A record from outside the candidate set: the attack may believe what it likes."""
-    seen = observer(scenario(), blind=True)
+    """Of a target that is drawn once the rounds are over no attack can know anything."""
+    seen = observer(scenario())
     games = [seen.arena.draw(number, 3) for number in range(100)]
-    found = play(seen, games, seen.views(games), get(attack), restarts=1, seed=0)
+    views, draw = seen.views(games), np.random.default_rng(0)
+    late = [replace(game, target=int(draw.integers(len(game.candidate_set)))) for game in games]
+    found = play(seen, late, views, get(attack), restarts=1, seed=0)
     kappa = seen.arena.claim.kappa
     assert binomtest(int(found.correct.sum()), 100, kappa).pvalue > 1e-3
-    clear = observer(scenario())
-    found = play(clear, games, clear.views(games), get(attack), restarts=1, seed=0)
+    found = play(seen, games, views, get(attack), restarts=1, seed=0)
     seen_it = binomtest(int(found.correct.sum()), 100, kappa, alternative="greater")
     assert seen_it.pvalue < 1e-6, "with the record in it, the same attack sees it"
 

@@ -36,7 +36,7 @@ def test_what_thins_is_barred_from_a_training(rounds: int) -> None:
 
 
 @pytest.mark.parametrize(("candidates", "rate"), [(20, 0.308), (38, 0.258), (100, 0.212)])
-def test_what_a_budget_allows_depends_on_the_line_up(candidates: int, rate: float) -> None:
+def test_what_a_budget_allows_depends_on_the_candidate_set(candidates: int, rate: float) -> None:
     claim = replace(examples.CLAIM, candidates=candidates)
     found = Explorer((), claim, START).allowed(START.budget)
     assert found == pytest.approx(rate, abs=5e-4)

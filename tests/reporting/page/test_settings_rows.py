@@ -71,6 +71,6 @@ def test_what_a_deployment_must_keep() -> None:
 
 def test_the_glossary_has_the_words_of_a_verdict() -> None:
     assert GLOSSARY.keys() >= {
-        "game", "candidate set", "knowledge", "leakage", "basis", "blind guess", "fresh games",
+        "game", "candidate set", "knowledge", "leakage", "limit", "guessing", "tested",
         "participation",
     }  # fmt: skip

@@ -22,7 +22,7 @@ def test_a_rate_as_a_chance() -> None:
     assert [one_in(value) for value in (0.5, 0.51, 1 / 11)] == ["1 in 2", "5.1 in 10", "1 in 11"]
 
 
-def test_the_table_has_a_row_for_each_line_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_row_for_each_candidate_set(capsys: pytest.CaptureFixture[str]) -> None:
     show_budget(Request(budget=0.2), None)
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines() if line[2:3].isdigit()]

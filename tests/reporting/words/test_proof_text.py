@@ -10,30 +10,33 @@ from tests.reporting import examples, training
 from trilemma.reporting.words.proof_text import candidate_sets, conditions, proved, readings
 
 
-def test_every_length_of_the_line_up_has_its_rate() -> None:
+def test_every_length_of_the_candidate_set_has_its_rate() -> None:
     proof = examples.certificate(
         success={100: 0.142, 2: 0.806, 1000: 0.0493}, known={2: 0.92, 100: 0.36, 1000: 0.21}
     )
-    assert candidate_sets(proof) == (
+    columns, rows = candidate_sets(proof)
+    assert columns == ("candidates", "right in at most", "rounds known", "guessing")
+    assert rows == (
         ("2", "81 of 100", "92 of 100", "50 of 100"),
         ("100", "15 of 100", "36 of 100", "1 of 100"),
         ("1,000", "5 of 100", "21 of 100", "0.1 of 100"),
     )
-    same = candidate_sets(replace(proof, known=None))
-    assert all(rate == told for _, rate, told, _ in same), "participation is known as it is"
+    for same in (replace(proof, known=None), replace(proof, participation="known")):
+        columns, rows = candidate_sets(same)
+        assert "rounds known" not in columns, "participation is known as it is"
+        assert {len(columns), *map(len, rows)} == {3}
 
 
 def test_the_readings_hold_the_numbers() -> None:
     supremum, privacy, membership = readings(examples.certificate())
-    assert "0.299" in supremum
+    assert "at most 0.3," in supremum
     assert "N = 7" in supremum
     assert "ε = 10.4 at δ = 1e-5" in privacy
     assert "1 % of those" in membership
-    assert "14.2 %" in membership
+    assert "at most 15 of 100" in membership
     one = readings(examples.certificate(candidates=100))[0]
     assert (
-        one
-        == "For a candidate set of 100, the leakage is at most 0.299; longer ones may leak more."
+        one == "For a candidate set of 100, the leakage is at most 0.3; longer ones may leak more."
     )
 
 
@@ -72,6 +75,6 @@ def test_what_says_the_same_stands_together() -> None:
     assert len(proved([*pair, *others])) == 2
 
 
-def test_an_endless_line_up_is_not_counted() -> None:
+def test_an_endless_candidate_set_is_not_counted() -> None:
     reach = readings(examples.certificate(worst_candidates=1_025_000_557_375))[0]
-    assert reach.endswith("at most 0.299, reached by ever longer ones.")
+    assert reach.endswith("at most 0.3, reached by ever longer ones.")

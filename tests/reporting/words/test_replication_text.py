@@ -50,7 +50,9 @@ def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "the candidates gaussian-posterior 52 of 200" in " ".join(text.split())
-    assert "does not" in text
+    answers = text.split("What these games alone show")[1]
+    (rest,) = (line.split() for line in answers.splitlines() if "the rest " in line)
+    assert (rest[2], rest[-1]) == ("fails", "no")
     rates = text.split("Rate after so many rounds")[1].split("\n")
     assert [line.split() for line in rates[1:4]] == [
         ["attack", "1", "3", "7", "20", "55", "150"],
@@ -75,7 +77,20 @@ def test_who_knows_more_is_shown_to_win_no_less(capsys: pytest.CaptureFixture[st
     assert (weak.crossed, middle.crossed, strong.crossed) == (True, True, True)
     show_again(again)
     text = " ".join(capsys.readouterr().out.split())
-    assert "By knowledge: whoever knows more wins at least as often" in text
+    assert "At most 26 of 100 guesses right? What these games alone show" in text
     assert "contradictory: at least 0.8" in text
     calm = Replication(examples.verdict(), 0, (CALM, BEYOND)).by_knowledge
     assert not any(item.crossed for item in calm)
+
+
+@pytest.mark.parametrize(("hits", "answer"), [(20, "holds"), (52, "undecided"), (120, "fails")])
+def test_each_threat_model_gets_an_answer(hits: int, answer: str) -> None:
+    """Of 200 games, where 26 of 100 may be right; by the exact binomial test at .05, two-sided."""
+    (known,) = Replication(
+        examples.verdict(), 0, (attacked("candidates", "gaussian-posterior", hits),)
+    ).by_knowledge
+    limits = binomtest(hits, 200).proportion_ci(0.95, method="exact")
+    wanted = {"holds": limits.high <= examples.P_MAX, "fails": limits.low > examples.P_MAX}
+    assert wanted.get(answer, not any(wanted.values()))
+    assert known.claimed
+    assert known.answer(examples.P_MAX) == answer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trilemma.paper.mechanisms import mechanism
-from trilemma.paper.profile import Profile
-from trilemma.paper.solving import solve
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework.mechanisms import mechanism
+from trilemma.paper_framework.profile import Profile
+from trilemma.paper_framework.solving import solve
+from trilemma.paper_framework.surrogate_bounds import Constants
 from trilemma.reporting.words.solution_tables import show
 from trilemma.tuning.problem import Problem
 

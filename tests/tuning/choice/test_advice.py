@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.tuning.families.test_calibrator import SETTING
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
+from tests.tuning.small_families import SETTING
 
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.suite import Suite
@@ -44,35 +44,34 @@ def not_covered(
 
 
 def test_how_many_records_are_used_stands_beside_a_claim_about_those_that_are() -> None:
-    said = [item for item in not_covered(None) if item.startswith("About a record")]
+    said = [item for item in not_covered(None) if item.startswith("Records that the training")]
     (sentence,) = said
-    assert sentence == (
-        "About a record that the training uses, as it does 98.3 % of them: what the others leak "
-        "is not averaged in."
-    )
+    assert sentence.startswith("Records that the training leaves out. It uses 98 % of them")
     assert not [
         item
         for item in not_covered(None, claim=Claim(1, 100))
-        if item.startswith("About a record")
+        if item.startswith("Records that the training")
     ]
 
 
 def test_the_headline_of_one_round() -> None:
     said = headline(Request(claim="one-round"), Claim(1, 100), 0.212)
     assert said == (
-        "A server that has a list of 100 candidates and watches one round that is known to hold "
-        "the record guesses the right one of 100 records in at most 21 of 100 cases (a blind "
-        "guess: 1)."
+        "A server that holds the 100 candidates and sees one round that used the record singles "
+        "it out of 100 records in at most 21 of 100 attempts; guessing gives 1. At 95 % "
+        "confidence."
     )
 
 
 def test_the_headline_of_a_training() -> None:
     said = headline(Request(adversary="client"), TRAINING, 0.258)
-    assert said.startswith("A curious client that has a list of 38 candidates and watches over")
-    assert "150 rounds, and is told which of them held the record, guesses" in said
-    assert "at most 26 of 100 cases (a blind guess: 2.6)" in said
+    assert said.startswith("A curious client that holds the 38 candidates, sees all 150 rounds")
+    assert "and knows which of them used the record singles it out" in said
+    assert "at most 26 of 100 attempts; guessing gives 2.6. At 95 % confidence." in said
     told = headline(Request(), replace(TRAINING, participation="secret"), 0.258)
-    assert "is not told which of them held the record" in told
+    assert "does not know which of them used the record" in told
+    quick = headline(Request(preset="quick", confidence=0.9), TRAINING, 0.258)
+    assert quick.endswith("A quick look, at 90 % confidence.")
 
 
 @pytest.mark.parametrize("knows", KNOWLEDGE)
@@ -81,15 +80,15 @@ def test_every_rung_has_words_of_its_own(knows: str) -> None:
     others = {headline(Request(knows=item), TRAINING, 0.258) for item in KNOWLEDGE}
     assert said in others
     assert len(others) == len(KNOWLEDGE)
-    assert said.count(".") <= 2
+    assert said.count(". ") <= 1
     assert "{" not in said
 
 
 def test_limits_of_a_measurement_name_the_attackers() -> None:
     found = not_covered(candidate("a", 0.1))
-    assert not any(item.startswith("One round") for item in found)
+    assert not any(item.startswith("Several rounds") for item in found)
     assert any("gaussian-posterior, analytic" in item for item in found)
-    assert any("single records may leak more" in item for item in found)
+    assert any("may leak more than the average" in item for item in found)
     assert not_covered(None) == found
     assert all(item.endswith(".") for item in found)
 
@@ -107,7 +106,7 @@ def test_limits_of_a_key_name_no_attacker() -> None:
     key = replace(candidate("paillier", 0.1), basis="cryptographic")
     found = " ".join(not_covered(key))
     assert "gaussian-posterior" not in found
-    assert "Honest but curious" in found
+    assert "deviate from the protocol" in found
 
 
 def test_costs_that_were_scaled_from_a_part_are_said_to_be() -> None:
@@ -124,15 +123,15 @@ def test_costs_that_were_scaled_from_a_part_are_said_to_be() -> None:
 
 def test_limits_of_one_round_and_of_inserted_records() -> None:
     found = not_covered(None, Request(), Claim(1, 23, inserted=True))
-    assert found[0].startswith("One round")
+    assert found[0].startswith("Several rounds")
     assert any("inserted in place of one of the client's" in item for item in found)
 
 
 @pytest.mark.parametrize(("adversary", "other"), [("server", "client"), ("client", "server")])
 def test_the_last_limit_is_about_the_other_adversary(adversary: str, other: str) -> None:
     last = not_covered(None, Request(adversary=adversary))[-1]
-    assert adversary in last.split(":")[0]
-    assert other in last.split(":")[1]
+    assert other in last.split(".")[0]
+    assert last.endswith(f"{adversary} gets.")
 
 
 def failed(name: str, **changes: Any) -> Candidate:

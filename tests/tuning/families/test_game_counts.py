@@ -15,18 +15,18 @@ from trilemma.observations import Adversary
 from trilemma.tuning.families.game_counts import (
     CONTROL,
     Counts,
-    Played,
-    Seen,
+    GameKey,
+    GameResults,
     counted,
-    noting,
     pieces,
+    recording,
 )
 
 
-def seen(client: list[int], failed: int = 0, **correct: list[bool]) -> Seen:
+def seen(client: list[int], failed: int = 0, **correct: list[bool]) -> GameResults:
     wins = {name: np.array(value) for name, value in correct.items()}
     after: dict[str, tuple[int, ...]] = {name: (0, int(win.sum())) for name, win in wins.items()}
-    return Seen(np.array(client), wins, failed, after)
+    return GameResults(np.array(client), wins, failed, after)
 
 
 def test_several_requests_are_counted_together() -> None:
@@ -51,9 +51,9 @@ def test_only_games_of_attacks_are_noted_and_none_of_the_control() -> None:
         found = yield [job, control, TrainJob("none", 0, 8)]
         return [*found, *(yield [replace(job, first=5)])]
 
-    games: set[Played] = set()
+    games: set[GameKey] = set()
     kinds = lambda jobs: [type(item).__name__ for item in jobs]  # noqa: E731
-    found = answered(noting(procedure(), games), kinds)
+    found = answered(recording(procedure(), games), kinds)
     assert found == ["AttackJob", "AttackJob", "TrainJob", "AttackJob"]
     assert games == {("s", "none", attack, n) for attack in ("a", "b") for n in (4, 5, 6)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,12 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.deployment_terms import Deployment
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-from trilemma.tuning.families.proof_conditions import KEPT, check_scenario
+from trilemma.tuning.families.proof_conditions import (
+    CERTIFIED,
+    KEPT,
+    certified_families,
+    check_scenario,
+)
 
 
 class Remembers(nn.Module):
@@ -72,3 +78,62 @@ def test_what_only_nodes_can_keep_is_said() -> None:
     text = " ".join(KEPT)
     for word in ("momentum", "error feedback", "retry"):
         assert word in text
+
+
+def test_families_that_can_be_proved() -> None:
+    assert certified_families(None, clients=5) == CERTIFIED
+    assert certified_families(None, clients=1) == ("randomization",)
+    assert certified_families(["randomization"], clients=5) == ("randomization",)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("compression", "without Gaussian noise"),
+        ("secret-sharing", "without Gaussian noise"),
+        ("paillier", "without Gaussian noise"),
+        ("own.module:Noise", "without Gaussian noise"),
+        ("compression+randomization", "error feedback"),
+    ],
+)
+def test_other_families_are_refused_with_a_reason(name: str, why: str) -> None:
+    sentence = rf"proved of {re.escape(name)}.*{why}.*choose from randomization"
+    with pytest.raises(InvalidInput, match=sentence):
+        certified_families(["randomization", name], clients=5)
+
+
+class Banked(nn.Module):
+    """Adds what it last saw to what it makes of tokens, and keeps that in no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.inner, self.drop = nn.Embedding(9, 6), nn.Linear(6, 3), nn.Dropout()
+        self.bank: torch.Tensor | None = None
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        bank, made = self.bank, self.inner(self.drop(self.table(tokens)).mean(1))
+        self.bank = made.detach().mean(0)
+        outputs: torch.Tensor = made if bank is None else made + bank.to(made)
+        return outputs
+
+
+class Plain(Banked):
+    """The same without the memory."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.bank = None
+        return super().forward(tokens)
+
+
+def read_tokens(model: nn.Module) -> Scenario:
+    def records(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = torch.randint(9, (20, 5), generator=torch.Generator().manual_seed(seed))
+        return tokens, tokens[:, 0] % 3
+
+    return Scenario(model, nn.functional.cross_entropy, [records(0), records(1)], records(2))
+
+
+def test_a_memory_that_is_no_buffer_is_refused_and_dropout_is_none() -> None:
+    check_scenario(read_tokens(Plain()), by_record=True)
+    with pytest.raises(InvalidInput, match="answer, by something that is no buffer, changes"):
+        check_scenario(read_tokens(Banked()), by_record=True)

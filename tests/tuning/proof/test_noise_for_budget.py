@@ -13,7 +13,7 @@ from tests.cli.own_scenario import small
 
 from trilemma.accounting.guarantee import Transport
 from trilemma.accounting.local_steps import noise_ratio_for
-from trilemma.accounting.noise_calibration import leakage_bound, leakage_supremum
+from trilemma.accounting.noise_calibration import leakage_bound, leakage_supremum, success_bound
 from trilemma.accounting.sampled_training import Training
 from trilemma.crypto.neighbourhoods import Neighbourhood, neighbourhood
 from trilemma.errors import InvalidInput
@@ -26,7 +26,7 @@ from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.fixed_point import FixedPointTransport
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.proof.noise_for_budget import Proof, _bearable
+from trilemma.tuning.proof.noise_for_budget import Proof, bearable_records
 from trilemma.tuning.recipe_rule import CLIP
 from trilemma.tuning.request import Request
 
@@ -64,6 +64,16 @@ def proof(
 def by_hand(made: Proof, survivors: int, denominator: float = 80) -> float:
     """(z C / S)² / survivors, but for what arithmetic and grids are granted."""
     return (made.training.noise_multiplier * CLIP / denominator) ** 2 / survivors
+
+
+def test_secret_rounds_want_all_clients_in_all_of_them() -> None:
+    """Of a used record, ten rounds tell more than 150 with the same noise: which one is secret."""
+    few, many = (Training(rounds, 4 / 6000, 0.3713, "secret") for rounds in (10, 150))
+    assert success_bound(few, 100) > 2 * success_bound(many, 100)
+    sampled = replace(federation(), cohort=2)
+    with pytest.raises(InvalidInput, match="2 of 5 clients take part"):
+        proof(sampled, participation="secret", threshold=2)
+    assert proof(sampled, threshold=2).clients == 2
 
 
 @pytest.mark.parametrize(
@@ -181,7 +191,7 @@ def test_a_full_batch_is_in_every_round() -> None:
 def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget.bearable_records", lambda _: 10)
     made = proof()
     assert (made.local_training.batch, made.local_training.sampling) == (10, "poisson")
     assert (made.training.q, made.training.participation) == (10 / 80, "known")
@@ -193,7 +203,7 @@ def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
 def test_such_a_part_is_as_large_where_participation_is_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget.bearable_records", lambda _: 10)
     known, hidden = proof(), proof(participation="secret")
     assert hidden.local_training == known.local_training
     assert hidden.variance() < known.variance()
@@ -205,11 +215,11 @@ def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) ->
         2 * parameter.numel() for parameter in scenario.model.parameters() if parameter.ndim == 2
     )
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._FLOPS", 5 * 3 * own * 20)
-    assert _bearable(scenario) == 20
-    _bearable.cache_clear()
+    assert bearable_records(scenario) == 20
+    bearable_records.cache_clear()
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._ENTRIES", 83 * 7)
-    assert _bearable(scenario) == 7
-    _bearable.cache_clear()
+    assert bearable_records(scenario) == 7
+    bearable_records.cache_clear()
 
 
 def test_one_round_is_known_to_hold_the_record() -> None:

@@ -35,9 +35,9 @@ ASKED = Request(knows="anyone", budget=0.3)
 
 def test_the_prior_the_rounds_the_helpers_and_the_rate_are_named() -> None:
     assert proved_headline(PROOF, ASKED, "secret-sharing") == (
-        "An attacker who starts with 100 equally likely records, sees all 150 rounds but not "
-        "which of them used a record and is helped by at most one client, guesses the right one "
-        "in at most 12 of 100 attempts; blind guessing gives 1. Proved."
+        "Someone who holds 100 equally likely records, sees all 150 rounds, does not know which "
+        "of them used the record and is helped by one client singles the right one out in at most "
+        "12 of 100 attempts; guessing gives 1. Proved."
     )
 
 
@@ -45,12 +45,14 @@ def test_the_prior_the_rounds_the_helpers_and_the_rate_are_named() -> None:
     ("changes", "words"),
     [
         ({"candidates": 5000}, "5,000 equally likely records"),
-        ({"candidates": 5000}, "at most 2 of 100 attempts; blind guessing gives 0.02. Proved."),
-        ({"participation": "known"}, "sees all 150 rounds and is helped"),
-        ({"helpers": 2}, "helped by at most 2 clients"),
-        ({"helpers": 0}, "used a record, guesses"),
+        ({"candidates": 5000}, "at most 2 of 100 attempts; guessing gives 0.02. Proved."),
+        ({"participation": "known"}, "sees all 150 rounds and is helped by one client singles"),
+        ({"success": {100: 0.0778}}, "in at most 8 of 100 attempts"),
+        ({"success": {100: 0.0231}}, "in at most 2.4 of 100 attempts"),
+        ({"helpers": 2}, "helped by 2 clients"),
+        ({"helpers": 0}, "150 rounds and does not know"),
         ({"level": "client"}, "100 equally likely clients"),
-        ({"rounds": 1, "participation": "known"}, "sees the round and"),
+        ({"rounds": 1, "participation": "known"}, "sees the round and is helped"),
     ],
 )
 def test_the_headline_follows_the_claim(changes: dict[str, object], words: str) -> None:
@@ -61,9 +63,11 @@ def test_the_headline_follows_the_claim(changes: dict[str, object], words: str) 
 def test_a_curious_client_sees_means_and_the_server_is_not_covered() -> None:
     asked = Request(knows="anyone", budget=0.3, adversary="client")
     said = proved_headline(replace(PROOF, participation="known"), asked, "plain")
-    assert said.startswith("A client who starts with 100 equally likely records, sees the means")
+    assert said.startswith(
+        "A client that holds 100 equally likely records and sees only the means"
+    )
     limits = proved_limits(PROOF, "plain", Adversary.CLIENT)
-    assert limits[0].startswith("The server, which sees more")
+    assert limits[0].startswith("The server. It sees more")
 
 
 def test_nothing_proved_says_so() -> None:
@@ -73,16 +77,16 @@ def test_nothing_proved_says_so() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "does not run secret-sharing as prescribed, or more than 1 clients that help"),
+        ({}, "helped by more than one client, or departs from secret-sharing"),
         ({}, "noise of 6 honest clients"),
-        ({"helpers": 0}, "prescribed, or clients that help"),
-        ({}, "More than one record of one person."),
-        ({"person": 3}, "More than 3 records of one person."),
-        ({"level": "client"}, "More than one client of one person."),
+        ({"helpers": 0}, "helped by any client, or departs"),
+        ({}, "A person with more than one record."),
+        ({"person": 3}, "A person with more than 3 records."),
+        ({"level": "client"}, "A person who is behind several clients."),
         ({"rounds": 1}, "Several rounds"),
-        ({}, "momentum"),
-        ({}, "retry"),
-        ({}, "which used the clients' records: accuracies"),
+        ({}, "Momentum"),
+        ({}, "repeated with the same batch"),
+        ({}, "accuracies, games, ranks. They used the clients' records."),
     ],
 )
 def test_the_limits_follow_the_proof(changes: dict[str, object], words: str) -> None:

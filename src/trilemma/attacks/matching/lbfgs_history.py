@@ -18,7 +18,7 @@ class Memory:
     Hg = γg + S·R⁻ᵀ((D + γYᵀY)R⁻¹Sᵀg - γYᵀg) - γY·R⁻¹Sᵀg. R⁻¹ grows by bordering, and dropping
     the oldest pair only clears a row and a column of it, so no slot ever needs sorting. `tables`
     [A + 1, 2, h, h] are R⁻¹ and YᵀY, `diagonal` [A + 1, h] is D, `scale` [A] is γ; `count` [A]
-    pairs were ever kept. The last row takes what belongs to no slot, so that nobody has to ask
+    pairs were ever kept. The last row takes what belongs to no slot, so that it need not be asked
     which slots have a pair to keep; `rows` [A] are the others.
     """
 

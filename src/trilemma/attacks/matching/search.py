@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.attacks.base import Reconstructions
-from trilemma.attacks.matching.batch_widths import filled, widened
 from trilemma.attacks.matching.lbfgs import Evaluate, StaticEvaluation, minimise
 from trilemma.attacks.matching.matching_loss import squared_distance
 from trilemma.entropy import Seeded
@@ -19,14 +18,36 @@ from trilemma.learning.recording.capturing import Captured
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching.record_vectors import Candidates
-    from trilemma.attacks.matching.view_tensors import Units
+    from trilemma.attacks.matching.view_tensors import ViewTensors
     from trilemma.learning import Task
 
-__all__ = ["evaluations", "invert", "random_starts", "reconstructions"]
+__all__ = ["evaluations", "filled", "invert", "random_starts", "reconstructions", "widened"]
 
 # Of what inputs beyond their range cost: of 96 unprotected digits all are found, with 1 only 85;
 # of 96 sums 12, with 1 only 4. Under noise it makes no difference.
 _BORDER: Final = 0.1
+
+
+def widened(chosen: torch.Tensor) -> torch.Tensor:
+    """ViewTensors [A], filled up with the first to the next width: 1 ... 8, 10, 12, 14, 16, 20 ...
+
+    Functions are recorded for each number of units that they are called with, which takes as long
+    as tens of replays of a small model: few widths do for many.
+
+    >>> widened(torch.arange(9)).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]
+    """
+    count = len(chosen)
+    step = max(1, 2 ** ((count - 1).bit_length() - 3))
+    width = -(-count // step) * step
+    return torch.cat((chosen, chosen[:1].expand(width - count)))
+
+
+def filled(rows: torch.Tensor, width: int) -> torch.Tensor:
+    """Rows [A, ...] with zeros behind them, [width, ...]."""
+    if len(rows) == width:
+        return rows
+    return torch.cat((rows, rows.new_zeros(width - len(rows), *rows.shape[1:])))
 
 
 def evaluations(
@@ -66,7 +87,7 @@ def evaluations(
 
 
 def invert(
-    units: Units,
+    units: ViewTensors,
     candidates: Candidates,
     starts: torch.Tensor,
     labels: torch.Tensor | None,
@@ -116,7 +137,7 @@ def invert(
 
 
 def reconstructions(
-    units: Units,
+    units: ViewTensors,
     candidates: Candidates,
     points: torch.Tensor,
     loss: torch.Tensor,
@@ -137,7 +158,7 @@ def reconstructions(
 
 
 def random_starts(
-    units: Units, candidates: Candidates, name: str, restarts: int, seed: int
+    units: ViewTensors, candidates: Candidates, name: str, restarts: int, seed: int
 ) -> torch.Tensor:
     """Standard normal starts [U, R, d], one stream a unit's number and restart."""
     if restarts < 1:

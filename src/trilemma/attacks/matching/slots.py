@@ -25,7 +25,7 @@ class Slots:
 
     `seen` [A, 3, d] are its last step, the gradient, and how that has changed. It ends at a loss
     of `tolerance`, after `iterations`, or when it has long gained less than `resolution` a step;
-    it is `busy` until somebody has taken note.
+    it is `busy` until its end is booked.
     """
 
     memory: Memory

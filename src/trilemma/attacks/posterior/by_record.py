@@ -23,7 +23,7 @@ from trilemma.records.records import Records
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Noise
 
@@ -72,10 +72,10 @@ def scores_by_record(views: Sequence[View], likelihood: Likelihood) -> torch.Ten
 
 def _is_summed(view: View) -> bool:
     """Whether what all others make of it is known, under Gaussian noise on every coordinate."""
-    told = view.observation
-    noise, weights = told.noise, told.weights
+    seen = view.observation
+    noise, weights = seen.noise, seen.weights
     gaussian = noise is not None and noise.kind == "gaussian" and noise.scale > 0
-    whole = told.known is None and isinstance(weights, tuple)
+    whole = seen.known is None and isinstance(weights, tuple)
     return view.knowledge.others is not None and gaussian and whole
 
 
@@ -156,7 +156,7 @@ def _spread(rest: Records, clients: int, more: int) -> Records:
 
 
 def _parts(
-    units: Units,
+    units: ViewTensors,
     some: slice,
     rests: Batch,
     present: torch.Tensor,
@@ -185,10 +185,10 @@ def _added(
     """Σ_b share_b · clip(g_b) [U, m] of what all others add; share [U, n, 1], or [U, n, m]."""
     if training.record_clip is None or share.shape[-1] > 1:
         return (share * contributions(task, path, rests, training)).sum(1)
-    each = zip(path[0], rests.inputs, rests.labels, share[..., 0], strict=True)
+    units = zip(path[0], rests.inputs, rests.labels, share[..., 0], strict=True)
     clip = training.record_clip
     return torch.cat(
-        [clipped_sums(task, w, x[None], y[None], s[None], clip) for w, x, y, s in each]
+        [clipped_sums(task, w, x[None], y[None], s[None], clip) for w, x, y, s in units]
     )
 
 

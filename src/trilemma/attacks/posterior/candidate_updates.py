@@ -24,7 +24,7 @@ from trilemma.learning import (
 )
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
     from trilemma.attacks.posterior.turned_axes import Axes
     from trilemma.learning import LocalTraining, Task
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Path",
     "average_path",
+    "batch_contexts",
     "bent_models",
-    "companies",
     "contributions",
     "in_context",
     "likely_deviation",
@@ -46,7 +46,7 @@ __all__ = [
 Path = tuple[list[torch.Tensor], torch.Tensor]
 """Models w_t [U, m] at which a client uses its records, and the mean contribution [U, m]."""
 
-_COMPANY: Final = 64  # records whose statistics stand for those of a batch
+_CONTEXT: Final = 64  # records whose statistics stand for those of a batch
 _BATCHES: Final = 8  # whose records a population must have for simulated ones
 _HELD: Final = 2**22  # numbers held at once for a mean: updates times coordinates
 
@@ -111,10 +111,10 @@ def likely_deviation(
     return lead.reshape(len(gap), -1) * kept[:, None] * gap
 
 
-def likely_walk(units: Units, block: slice, people: Batch) -> tuple[Path, torch.Tensor]:
+def likely_walk(units: ViewTensors, block: slice, population: Batch) -> tuple[Path, torch.Tensor]:
     """The average client's path of some units, and how far from its end the first client's is."""
     task, training, weights = units.view.task, units.view.local_training, units.weights[block]
-    averaged = average_path(task, weights, people, training)
+    averaged = average_path(task, weights, population, training)
     known, clients = units.known[block], units.client_weights[block]
     total = clients.sum(1).reshape(len(clients), -1)
     gap = units.update[block] - known * total * averaged[1]
@@ -122,10 +122,10 @@ def likely_walk(units: Units, block: slice, people: Batch) -> tuple[Path, torch.
     return averaged, likely_deviation(gap, clients, weights, noise)
 
 
-def seen_path(units: Units, block: slice, people: Batch) -> Path:
+def seen_path(units: ViewTensors, block: slice, population: Batch) -> Path:
     """The average client's path of some units, bent to where their messages say that it ended."""
-    walk = likely_walk(units, block, people)
-    return observed_path(units.view.task, *walk, people, units.view.local_training)
+    walk = likely_walk(units, block, population)
+    return observed_path(units.view.task, *walk, population, units.view.local_training)
 
 
 def _mean_gradient(
@@ -149,16 +149,16 @@ def in_context(task: Task, training: LocalTraining) -> bool:
     return task.normalises_batches and not training.by_record and training.batch > 1
 
 
-def simulable(task: Task, training: LocalTraining, people: Batch) -> bool:
+def simulable(task: Task, training: LocalTraining, population: Batch) -> bool:
     """Whether batches of a population tell how records that are normalised together add up.
 
     Fewer records than make up eight batches would say of themselves what they do not of others.
     """
-    return in_context(task, training) and people.count >= _BATCHES * training.unit_size
+    return in_context(task, training) and population.count >= _BATCHES * training.unit_size
 
 
-def companies(
-    task: Task, path: Sequence[torch.Tensor], people: Batch, training: LocalTraining
+def batch_contexts(
+    task: Task, path: Sequence[torch.Tensor], population: Batch, training: LocalTraining
 ) -> list[BatchNormContext] | None:
     """What a record of a batch finds beside it at each model of a path, by a population.
 
@@ -166,7 +166,7 @@ def companies(
     """
     if not in_context(task, training):
         return None
-    some = people.rows(0, _COMPANY)
+    some = population.rows(0, _CONTEXT)
     with sdpa_kernel(SDPBackend.MATH):
         found = [
             BatchNormContext.of(
@@ -176,7 +176,7 @@ def companies(
             )
             for weights in path
         ]
-    return found if found[0].moments else None  # a module that is never called couples nobody
+    return found if found[0].moments else None  # a module that is never called couples no records
 
 
 def contributions(
@@ -192,7 +192,7 @@ def contributions(
     With axes, what they read of one unit's records, [1, n, k].
 
     Where batches are normalised an update is no sum over records. What is nearest to a record's
-    part of it is the gradient of its loss in the company `beside` it at each model of the path,
+    part of it is the gradient of its loss in the context `beside` it at each model of the path,
     and of what it does to the others' (`BatchNormContext.loss`).
     """
     met = [None] * len(path) if beside is None else beside
@@ -223,8 +223,8 @@ def _gradients(
     if len(weights) == 1:
         only = records.inputs, records.labels
         inputs, labels = only if records.shared else (item[0] for item in only)
-        own, size = tree_map(lambda each: each[0], met), context and context.size
-        named = RecordLoss(("in a company of", size), loss)
+        own, size = tree_map(lambda item: item[0], met), context and context.size
+        named = RecordLoss(("in a batch of", size), loss)
         parts = record_gradients(task, named, weights[0], own, inputs, labels)
         if axes is not None and training.record_clip is None:
             return axes.read(parts)[None]
@@ -233,10 +233,10 @@ def _gradients(
         # by named tensors: differentiating through the flat vector takes twice as long
         way = task.way
         own = way.vmap(way.grad(loss), (None, None, 0, 0))
-        each = way.vmap(own, (0, 0, *_places(records)))
+        gradients = way.vmap(own, (0, 0, *_places(records)))
         tensors = vmap(task.layout.unflatten)(weights)
         with sdpa_kernel(SDPBackend.MATH):
-            made = each(tensors, met, records.inputs, records.labels)
+            made = gradients(tensors, met, records.inputs, records.labels)
         whole = torch.cat([made[name].flatten(2) for name in task.layout.names], 2)
     if training.record_clip is not None:
         whole = clip_records(whole, training.record_clip)

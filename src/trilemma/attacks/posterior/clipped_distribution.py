@@ -1,4 +1,4 @@
-"""How much clipping shortens the updates of clients that an attacker knows in law only."""
+"""How much clipping shortens updates of which an attacker knows the distribution only."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def clip_factors(
     own = torch.ones_like(table.candidate)
     if clip is None:
         return ClipFactors(own, own[:, 0], None)
-    people = table.rows.shape[1]
+    population = table.rows.shape[1]
     generator = Seeded(seed).torch_generator("batches of the population")
-    drawn = torch.randint(0, people, (_DRAWS, size), generator=generator)
-    used = torch.zeros(_DRAWS, people, dtype=table.rows.dtype)
+    drawn = torch.randint(0, population, (_DRAWS, size), generator=generator)
+    used = torch.zeros(_DRAWS, population, dtype=table.rows.dtype)
     used.scatter_add_(1, drawn[:, 1:], torch.ones(_DRAWS, size - 1, dtype=table.rows.dtype))
     rest = used.to(table.rows)
     one = torch.zeros_like(rest)
@@ -76,6 +76,6 @@ def simulated_factors(norms: torch.Tensor, clip: float | None, candidates: int) 
     one = torch.ones_like(norms[:1])
     if clip is None:
         return ClipFactors(one[:, None].expand(1, candidates), one, None)
-    each = (clip / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1.0)
-    mean = each.mean(0, keepdim=True)
-    return ClipFactors(mean[:, None].expand(1, candidates), mean, each.var(0, keepdim=True))
+    factors = (clip / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1.0)
+    mean = factors.mean(0, keepdim=True)
+    return ClipFactors(mean[:, None].expand(1, candidates), mean, factors.var(0, keepdim=True))

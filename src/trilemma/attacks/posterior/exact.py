@@ -23,7 +23,7 @@ from trilemma.attacks.posterior.posterior_inputs import (
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.observations import Noise
 
 __all__ = ["ExactPosterior"]
@@ -39,7 +39,7 @@ class ExactPosterior:
     constant, G_j the noise-free observation with candidate j in its place, clipped as all know;
     Laplace noise: -‖G - G_j‖₁ / b; uniform noise: even over the candidates within its half-width
     everywhere; no noise: the nearest. Where batches are
-    of unlike sizes, or it is not told if a round used the record, updates are added up record by
+    of unlike sizes, or it is not known if a round used the record, updates are added up record by
     record (`trilemma.attacks.posterior.by_record`).
     """
 
@@ -48,8 +48,8 @@ class ExactPosterior:
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
         owned = [view.knowledge for view in views]
-        told = [part for item in owned for part in (item.present, item.rate, item.others)]
-        if any(part is not None for part in told):
+        known = [part for item in owned for part in (item.present, item.rate, item.others)]
+        if any(part is not None for part in known):
             return beliefs(scores_by_record(views, _log_likelihood), views)
         units = units_of(views, at_limit=True)
         view, like = units.view, units.weights
@@ -71,12 +71,12 @@ class ExactPosterior:
             )
             some, known_noise = candidate_sets.units(start, stop).to(like), noises[start:stop]
             if any(noise is not None and noise.kind == "laplace" for noise in known_noise):
-                rows = zip(gaps.absolute(some), known_noise, strict=True)
-                scores += [_laplace_log_likelihood(*row) for row in rows]
+                sums = zip(gaps.absolute(some), known_noise, strict=True)
+                scores += [_laplace_log_likelihood(*row) for row in sums]
                 continue
             squared, largest = gaps.sizes(some)
-            each = zip(squared, largest, known_noise, strict=True)
-            scores += [_log_likelihood(*row) for row in each]
+            rows = zip(squared, largest, known_noise, strict=True)
+            scores += [_log_likelihood(*row) for row in rows]
         return beliefs(torch.stack(scores), views)
 
 
@@ -116,7 +116,7 @@ class _Gaps:
     the record's own share.
     """
 
-    units: Units
+    units: ViewTensors
     block: slice
     rests: Batch
     slots: torch.Tensor
@@ -137,8 +137,8 @@ class _Gaps:
 
     def absolute(self, candidate_sets: Batch) -> torch.Tensor:
         """The sum of absolute gaps [B, N] of each candidate on the known coordinates, float64."""
-        each = (added.sub_(start).abs_() for start, added in self._explained_by(candidate_sets))
-        return torch.cat([gap.sum(2, dtype=torch.float64) for gap in each], 1)
+        gaps = (added.sub_(start).abs_() for start, added in self._explained_by(candidate_sets))
+        return torch.cat([gap.sum(2, dtype=torch.float64) for gap in gaps], 1)
 
     def _explained_by(self, candidate_sets: Batch) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """What is left without the record [B, 1, m], and what some candidates add [B, n, m]."""
@@ -181,11 +181,11 @@ class _Gaps:
         start = self._observed() - self._known() * others
 
         def added(candidates: Batch) -> torch.Tensor:
-            each = candidates.expanded(len(unit))
-            tried = inputs.repeat(1, each.count, *[1] * (inputs.ndim - 2))
-            named = labels.repeat(1, each.count, *[1] * (labels.ndim - 2))
-            tried[unit, :, place] = each.inputs
-            named[unit, :, place] = each.labels
+            chosen = candidates.expanded(len(unit))
+            tried = inputs.repeat(1, chosen.count, *[1] * (inputs.ndim - 2))
+            named = labels.repeat(1, chosen.count, *[1] * (labels.ndim - 2))
+            tried[unit, :, place] = chosen.inputs
+            named[unit, :, place] = chosen.labels
             return self._known() * self._sent(tried, named)
 
         return start, added

@@ -1,7 +1,7 @@
-"""What single values without noise say beyond any smooth law: zeros, and shares of one record.
+"""What single values without noise say beyond a smooth density: zeros, and one record's shares.
 
 Inputs are often exactly zero (blank pixels, absent words), and so is then what they contribute to
-some coordinates. A zero that is read rules out whoever would have contributed; and where all
+some coordinates. A zero that is read rules out a record that would have contributed; and where all
 others contribute nothing, the value read is one record's share to the last digit.
 """
 
@@ -14,7 +14,7 @@ import torch
 from trilemma.attacks.posterior.candidate_updates import contributions
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
 
 __all__ = ["exact_values_told", "values_are_exact"]
@@ -24,22 +24,22 @@ _NAMED: Final = 8.0  # log odds for a share that is the value read, but for roun
 _ROUNDING: Final = 1e-5  # relative
 
 
-def values_are_exact(units: Units) -> bool:
+def values_are_exact(units: ViewTensors) -> bool:
     """Whether some coordinates of single messages are read, as sums of shares and nothing else.
 
     Not so under noise, in sums, after clipping or several steps; and where every coordinate is
     known, which leaves no doubt anyhow.
     """
-    told, training = units.view.observation, units.view.local_training
+    seen, training = units.view.observation, units.view.local_training
     single = training.algorithm == "fedsgd" and training.record_clip is None
-    if told.clients > 1 or told.clip is not None or told.limit is not None or not single:
+    if seen.clients > 1 or seen.clip is not None or seen.limit is not None or not single:
         return False
     if units.view.task.normalises_batches or bool((units.noise > 0).any()):
         return False
     return not bool((units.known > 0).all())
 
 
-def exact_values_told(units: Units, candidate_sets: Batch) -> torch.Tensor:
+def exact_values_told(units: ViewTensors, candidate_sets: Batch) -> torch.Tensor:
     """Log odds [U, N] of candidates by the values of single messages, of which some are known.
 
     One 0 where values are not exact.

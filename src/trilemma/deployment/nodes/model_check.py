@@ -11,10 +11,13 @@ question that a server could ask. On the probes, with labels drawn at random, it
     loudest  the probe with the largest part in all gradients: a unit that drowns the others
     scale    a layer's longest row or column over its middle one
     step     how far the model went since the last accepted one, over the longest step before
+    jump     how far a layer's farthest unit went since then, over the length of the middle one
+             and five of its steps: units that were put in place of trained ones
 
 What it cannot see: a unit for one record that no probe resembles, as large as others (a silent
-trapdoor); whatever stays below the limits; and anything about a model that it has nothing to
-compare with. It is a warning. What protects records whatever the model is are clip and noise.
+trapdoor), in the first model, where there is nothing to compare with, or moved there by small
+steps; and whatever else stays below the limits. It is a warning. What protects records whatever
+the model is are clip and noise.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import copy
 import io
 import logging
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,6 +50,7 @@ _FEWEST: Final = 8  # units of a layer that is looked at
 _ROWS: Final = 1024  # places of probes by which units are compared
 _TWIN: Final = 0.99  # correlation of two units that are twins
 _PROBES: Final = 64
+_STEPS: Final = 5.0  # of middle units, that a unit may go at once
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Limits:
     loudest: float = 0.5
     scale: float = 50.0
     step: float = 10.0
+    jump: float = 1.0
 
 
 LIMITS: Final = Limits()
@@ -136,6 +141,8 @@ def look(
         return Findings({"finite": 0.0}, said, earlier or Seen(tensors))
     measures = {"finite": 1.0, **_of_layers(layers), "scale": _scale(model)}
     step = _distance(tensors, earlier.tensors) if earlier is not None else 0.0
+    if earlier is not None:
+        measures["jump"] = _jump(tensors, earlier.tensors)
     if earlier is not None and earlier.longest > 0:
         measures["step"] = step / earlier.longest
     seen = Seen(tensors, max(step, earlier.longest if earlier is not None else 0.0))
@@ -153,6 +160,7 @@ def _alarms(measures: Mapping[str, float], limits: Limits) -> list[str]:
             "a unit's weights are {:.0f} times as long as usual",
         ),
         ("step", lambda v: v > limits.step, "the model moved {:.0f} times as far as ever before"),
+        ("jump", lambda v: v > limits.jump, "a unit moved by {:.0%} of its usual length"),
     ]
     return [
         text.format(measures[name])
@@ -170,35 +178,23 @@ class _Layer:
 
 
 def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer], bool]:
+    """What layers do on the probes, and whether all of it is finite."""
     own = copy.deepcopy(model).eval()
-    kept: list[torch.Tensor] = []
-
-    def keep(_: nn.Module, __: object, made: torch.Tensor) -> None:
-        if made.requires_grad:
-            kept.append(made)
-
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
     modules = [module for module in own.modules() if isinstance(module, kinds)]
-    units = {id(m): m.weight.shape[0] for m in modules}
-    handles = [m.register_forward_hook(keep) for m in modules if units[id(m)] >= _FEWEST]
+    widths = {module.weight.shape[0] for module in modules}
     like = next(own.parameters())
     inputs = probes.inputs.to(like.device)
     inputs = inputs.to(like.dtype) if inputs.is_floating_point() else inputs
-    try:
-        with torch.enable_grad():
-            outputs = own(inputs)
-            if not bool(torch.isfinite(outputs).all()):
-                return [], False
-            value = loss(outputs, probes.labels.to(like.device))
-            gradients = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
-    finally:
-        for handle in handles:
-            handle.remove()
+    wide = [module for module in modules if module.weight.shape[0] >= _FEWEST]
+    pairs = _outputs_and_gradients(own, wide, loss, inputs, probes.labels.to(like.device))
+    if pairs is None:
+        return [], False
     layers = []
-    for made, gradient in zip(kept, gradients, strict=True):
+    for made, gradient in pairs:
         if gradient is None or len(made) != len(inputs):
             continue
-        convolved = made.ndim > 2 and made.shape[1] in units.values() and made.ndim == inputs.ndim
+        convolved = made.ndim > 2 and made.shape[1] in widths and made.ndim == inputs.ndim
         values, grads = made.detach(), gradient
         if convolved:
             values, grads = values.movedim(1, -1), grads.movedim(1, -1)
@@ -208,6 +204,34 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
             return [], False
         layers.append(_Layer(values.double(), grads.double().norm(dim=1)))
     return layers, True
+
+
+def _outputs_and_gradients(
+    model: nn.Module,
+    modules: Sequence[nn.Module],
+    loss: Loss,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+) -> list[tuple[torch.Tensor, torch.Tensor | None]] | None:
+    """What the modules return on the probes, with the loss's gradients; None: not finite."""
+    kept: list[torch.Tensor] = []
+
+    def keep(_: nn.Module, __: object, made: torch.Tensor) -> None:
+        if made.requires_grad:
+            kept.append(made)
+
+    handles = [module.register_forward_hook(keep) for module in modules]
+    try:
+        with torch.enable_grad():
+            outputs = model(inputs)
+            if not bool(torch.isfinite(outputs).all()):
+                return None
+            value = loss(outputs, labels)
+            gradients = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return list(zip(kept, gradients, strict=True))
 
 
 def _of_layers(layers: list[_Layer]) -> dict[str, float]:
@@ -260,6 +284,24 @@ def _scale(model: nn.Module) -> float:
                 middle = float(lengths.median())
                 if middle > 0:
                     largest = max(largest, float(lengths.max()) / middle)
+    return largest
+
+
+def _jump(now: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> float:
+    """Of each tensor with a row for each unit, how far the farthest row went.
+
+    In lengths of the middle row, and in steps of the middle one where those are long.
+    """
+    largest = 0.0
+    for name, value in now.items():
+        if value.ndim < 2 or len(value) < _FEWEST or name not in before:
+            continue
+        rows, earlier = (each[name].double().flatten(1) for each in (now, before))
+        if rows.shape == earlier.shape:
+            steps = (rows - earlier).norm(dim=1)
+            usual = float(earlier.norm(dim=1).median() + _STEPS * steps.median())
+            if usual > 0:
+                largest = max(largest, float(steps.max()) / usual)
     return largest
 
 

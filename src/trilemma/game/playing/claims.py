@@ -92,7 +92,7 @@ class Claim:
 
 
 def checkpoints(rounds: int) -> tuple[int, ...]:
-    """Numbers of rounds after which an attacker of a training picks, evenly spread on a log scale.
+    """Numbers of rounds after which a training's attacker guesses, evenly spread on a log scale.
 
     >>> checkpoints(150), checkpoints(1)
     ((1, 3, 7, 20, 55, 150), ())

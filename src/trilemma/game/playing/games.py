@@ -1,13 +1,13 @@
 """Games: a target record of one client, the candidates it hides among, and the batches.
 
-Everything about a game depends on the seed and its number alone. The tag is drawn before
+Everything about a game depends on the seed and its number alone. The target is drawn before
 anything is attacked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,8 +32,8 @@ __all__ = ["Arena", "Batches", "Game", "stacked"]
 class Game:
     """Places are rows of the pool of all clients' records.
 
-    `candidate_set` [N] are the candidates, `candidate_set[target]` is the one that is used. `free`
-    [K, n] says which records of each client may fill batches, by their place within the client.
+    `candidate_set` [N] are the candidates, of which that at `target` is used. `free` [K, n] says
+    which records of each client may fill batches, by their place within the client.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Game:
 class Batches:
     """What the clients of one round train on.
 
-    `clients` [K] is the round's cohort, in rising order; `own` is the place in it of the tagged
+    `clients` [K] is the round's cohort, in rising order; `own` is the place in it of the target
     record's client, None where it does not take part. `rows` [K, B] are places in the pool;
     `present` [K, B] is false where a row only pads. `slot` is where the target record stands in
     its client's row, None where the round does not hold it.
@@ -189,7 +189,7 @@ class Arena:
         A round has the client in its cohort with probability c = cohort / clients, and then the
         record in the client's batch with probability q = S/n of its original n, so that it holds
         the record with probability r = cq, each round by itself. A claim is about a record that
-        is used, hence the law given that at least one of the R rounds holds it:
+        is used, hence the distribution given that at least one of the R rounds holds it:
 
             K ~ Bin(R, r) given K ≥ 1, and every K of the R rounds are as likely.
 
@@ -227,70 +227,31 @@ class Arena:
         `alone` leaves out what the other clients of a fixed batch train on.
         """
         training = self.scenario.local_training
-        size = training.unit_size
         clients = self._cohort(game, draw, there=holds is not None)
         if alone and training.sampling != "poisson":
             clients = clients[clients == game.client]
+        keys = draw.random(game.free.shape, dtype=np.float32)[clients]
+        keys[~game.free[clients]] = np.inf
         found = np.flatnonzero(clients == game.client)
         own = int(found[0]) if len(found) else None
-        keys = _keys(draw, game.free.shape, clients)
-        keys[~game.free[clients]] = np.inf
-        if training.sampling != "fixed":
-            full = training.sampling == "full"
-            taken = keys < (np.ones(len(clients)) if full else size / self.sizes[clients])[:, None]
-            each = zip(taken, self.starts[clients], strict=True)
-            chosen = [np.flatnonzero(own) + start for own, start in each]
-            return self._joined(game, draw, clients, chosen, own, holds=bool(holds))
-        ((rows, present),) = self._filled(game, keys[None], clients)
-        return self._holding(game, draw, clients, rows, present, own, holds=bool(holds))
-
-    def rounds(
-        self, game: Game, draw: np.random.Generator, attended: Sequence[bool | None]
-    ) -> Iterator[Batches]:
-        """The batches of rounds that hold the record, or not, one after the other.
-
-        They are what `batches` would draw. Where all clients take part, keys of all rounds up to
-        the next that holds the record are drawn at once.
-        """
-        everyone = np.arange(len(self.sizes))
-        if not self.everyone_joins or self.scenario.local_training.sampling != "fixed":
-            yield from (self.batches(game, draw, holds=holds) for holds in attended)
-            return
-        start = 0
-        while start < len(attended):
-            stop = next((at for at in range(start, len(attended)) if attended[at]), len(attended))
-            stop = min(stop + 1, len(attended))
-            keys = draw.random((stop - start, *game.free.shape), dtype=np.float32)
-            keys[:, ~game.free] = np.inf
-            filled = self._filled(game, keys, everyone)
-            for holds, (rows, present) in zip(attended[start:stop], filled, strict=True):
-                yield self._holding(
-                    game, draw, everyone, rows, present, game.client, holds=bool(holds)
-                )
-            start = stop
+        make = self._filled if training.sampling == "fixed" else self._joined
+        return make(game, draw, clients, keys, own, holds=bool(holds))
 
     def _filled(
-        self, game: Game, keys: NDArray[np.float32], clients: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-        """Rows [K, B] of the lowest keys [R, K, n] in each round, and which of them are free."""
-        size = min(self.scenario.local_training.unit_size, keys.shape[2])
-        places = np.argpartition(keys, size - 1, axis=2)[..., :size]
-        there = game.free[clients[:, None], places]
-        yield from zip(places + self.starts[clients, None], there, strict=True)
-
-    def _holding(
         self,
         game: Game,
         draw: np.random.Generator,
         clients: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        present: NDArray[np.bool_],
+        keys: NDArray[np.float32],
         own: int | None,
         *,
         holds: bool,
     ) -> Batches:
-        """Batches filled from what is free, the target record put into its client's."""
-        slot = None
+        """Batches of the lowest keys [K, n], the target record put into its client's."""
+        size = min(self.scenario.local_training.unit_size, keys.shape[1])
+        places = np.argpartition(keys, size - 1, axis=1)[:, :size]
+        present = game.free[clients[:, None], places]
+        rows, slot = places + self.starts[clients, None], None
         if holds and own is not None:
             empty = np.flatnonzero(~present[own])
             slot = int(empty[0]) if len(empty) else int(draw.integers(rows.shape[1]))
@@ -310,13 +271,17 @@ class Arena:
         game: Game,
         draw: np.random.Generator,
         clients: NDArray[np.int64],
-        chosen: list[NDArray[np.int64]],
+        keys: NDArray[np.float32],
         own: int | None,
         *,
         holds: bool,
     ) -> Batches:
-        """Each chosen record joins; the batches are padded to the longest."""
-        slot = None
+        """Each record joins by its key [K, n], in full batches all; padded to the longest."""
+        training, rates = self.scenario.local_training, np.ones(len(clients))
+        if training.sampling == "poisson":
+            rates = training.unit_size / self.sizes[clients]
+        joins = zip(keys < rates[:, None], self.starts[clients], strict=True)
+        chosen, slot = [np.flatnonzero(taken) + start for taken, start in joins], None
         if holds and own is not None:
             slot = int(draw.integers(len(chosen[own]) + 1))
             chosen[own] = np.insert(chosen[own], slot, game.sought)
@@ -327,7 +292,7 @@ class Arena:
         return Batches(clients, own, rows, present, slot)
 
     def outsiders(self, game: Game, used: NDArray[np.int64], most: int, seed: int) -> Records:
-        """Records besides the game's own, on which the law of the others may be fitted.
+        """Records besides the game's own, to which the distribution of the others may be fitted.
 
         The public records and the clients' records outside candidate set and `used`, as many in
         every game: at most `most`, and no more than are left when batches are twice their usual
@@ -360,27 +325,6 @@ def _first(uniform: float, rate: float, rounds: int) -> int:
         return 0
     some = -math.expm1(rounds * math.log1p(-rate))
     return min(rounds - 1, int(math.log1p(-uniform * some) / math.log1p(-rate)))
-
-
-def _keys(
-    draw: np.random.Generator, shape: tuple[int, ...], clients: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Numbers in [0, 1) for each record of some clients, of those drawn for all [K, n].
-
-    Those before and after one client alone are passed over: 60,000 records' take as long as all
-    else of a game. They are halves of words, of which the last may be left for the next to draw.
-    """
-    everyone, each = shape
-    words = draw.bit_generator
-    if len(clients) != 1 or not isinstance(words, np.random.PCG64) or words.state["has_uint32"]:
-        return draw.random(shape, dtype=np.float32)[clients]
-    start, total = int(clients[0]) * each, everyone * each
-    words.advance(start // 2)
-    keys = draw.random(start % 2 + each, dtype=np.float32)[None, start % 2 :]
-    if (end := start + each) < total:
-        words.advance(total // 2 - -(-end // 2))
-        draw.random(total % 2, dtype=np.float32)
-    return keys
 
 
 def stacked(made: Sequence[Batches]) -> tuple[torch.Tensor, torch.Tensor | None]:

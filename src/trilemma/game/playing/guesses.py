@@ -1,12 +1,11 @@
-"""From attacks to picks: each attack ends with one guess from the candidate set of each game.
+"""From attacks to guesses: each attack ends a game with one guess from its candidate set.
 
-Success is that the pick is the target record, so that an attack that knows nothing succeeds in
+Success is that the guess is the target record, so that an attack that knows nothing succeeds in
 exactly 1/N of all games.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS, Attack, Reconstructions, View, links
-from trilemma.beliefs.candidate_set import guess, token_scores
+from trilemma.beliefs.candidate_set import guess, relative_distances, token_scores
 from trilemma.entropy import Seeded
-from trilemma.game.playing.candidate_distances import tables_of
 from trilemma.game.playing.view_kinds import find
 
 if TYPE_CHECKING:
@@ -35,10 +33,10 @@ class Guesses:
     """What one attack made of some games.
 
     `chosen` [U] are its guesses and `correct` [U] says which are right. A game whose attack broke
-    down counts as won: an attack that diverged proves no privacy. `after[t]` [U] says which picks
-    would have been right after t rounds. `belief` [U, N] are the probabilities of an attack that
-    owns the candidate set. `shown` [U, *shape] is the reconstruction nearest to the pick, NaN
-    where there is none.
+    down counts as won: an attack that diverged proves no privacy. `after[t]` [U] says which
+    guesses would have been right after t rounds. `belief` [U, N] are the probabilities of an
+    attack that owns the candidate set. `shown` [U, *shape] is the reconstruction nearest to the
+    guess, NaN where there is none.
     """
 
     chosen: torch.Tensor
@@ -70,80 +68,113 @@ def play(
     seed: int,
     checkpoints: Sequence[int] = (),
 ) -> Guesses:
-    """Attack every view of every game together, then pick once a game.
+    """Attack every view of every game together, then guess once a game.
 
-    A reconstructing attack picks the candidate that lies near a reconstruction of every round, or
-    that fits best what was read of single inputs; an attack with a belief the likeliest, its log
-    probabilities added up over rounds; before the first round that holds the record, every attack
-    guesses. Where participation is secret, rounds are added up as if each held the record by
-    itself with probability q. That at least one of them does takes (1 - q)ᴿ off the product of
+    A reconstructing attack guesses the candidate that lies near a reconstruction of every round,
+    or that fits best what was read of single inputs; an attack with a belief the likeliest, its
+    log probabilities added up over rounds; before the first round that holds the record, every
+    attack guesses. Where participation is secret, rounds are added up as if each held the record
+    by itself with probability q. That at least one of them does takes (1 - q)ᴿ off the product of
     the likelihood ratios of every candidate alike, so that the likeliest stays the likeliest.
     `checkpoints` are numbers of rounds after which a guess is made besides; an attack that links
     rounds is then run on those alone.
     """
-    linked = links(attack)
-    steps = (*checkpoints, None) if linked else (None,)
-    parts = [
-        (place, part)
-        for place, own in enumerate(views)
-        for part in {len(item): item for item in (_seen(own, step) for step in steps)}.values()
-    ]
-    flat = [
-        replace(view, training=_beginning(games[place], part)) if linked else view
-        for place, part in parts
-        for view in part
-    ]
-    found = None
-    if flat:
-        candidate_sets = [games[place].candidate_set for place, part in parts for _ in part]
-        everything = find(attack, flat, restarts=restarts, seed=seed)
-        found = _Found.of(attack, everything, observer.arena, candidate_sets)
-    made: list[dict[int, _Game]] = [{} for _ in games]
-    draws = Seeded(seed)
-    ends = itertools.accumulate(len(part) for _, part in parts)
-    for (place, part), end in zip(parts, ends, strict=True):
-        rows = range(end - len(part), end)
-        draw = partial(draws.torch_generator, "pick", attack.name, games[place].number)
-        made[place][len(part)] = _Game(observer.arena, games[place], part, rows, found, draw)
-    whole = [item[len(own)] for item, own in zip(made, views, strict=True)]
-    guesses = [item.guess(None) for item in whole]
+    beginnings = [_beginnings(own, checkpoints if links(attack) else ()) for own in views]
+    findings = _attacked(observer.arena, games, beginnings, attack, restarts, seed)
+    trials = _trials(observer.arena, games, beginnings, findings, Seeded(seed), attack.name)
+    whole = [own[len(seen)] for own, seen in zip(trials, views, strict=True)]
+    guesses = [trial.guess(len(trial.rows)) for trial in whole]
     chosen = torch.tensor([item.place for item in guesses])
-    failed = torch.tensor([item.broken for item in whole])
+    failed = torch.tensor([trial.broken for trial in whole])
     target = torch.tensor([game.target for game in games])
 
-    def right(places: torch.Tensor) -> torch.Tensor:
-        return (places == target) | failed
-
     def after(rounds: int) -> torch.Tensor:
-        then = (
-            item.get(len(_seen(own, rounds)), item[len(own)])
-            for item, own in zip(made, views, strict=True)
-        )
-        return right(torch.tensor([item.guess(rounds).place for item in then]))
+        counts = [len(_seen(own, rounds)) for own in views]
+        then = zip(trials, whole, counts, strict=True)
+        places = [own.get(count, last).guess(count).place for own, last, count in then]
+        return (torch.tensor(places) == target) | failed
 
-    believes = found is not None and found.made.log_probability is not None
+    believes = findings is not None and findings.made.log_probability is not None
     return Guesses(
         chosen,
-        right(chosen),
+        (chosen == target) | failed,
         failed,
-        {t: after(t) for t in checkpoints},
+        {rounds: after(rounds) for rounds in checkpoints},
         torch.stack([torch.softmax(item.scores, 0) for item in guesses]) if believes else None,
         torch.stack([item.picture for item in guesses]),
     )
 
 
-def _beginning(game: Game, views: Sequence[View]) -> int:
-    """Each beginning of a training that is looked at is a training of its own, with a number."""
-    return Seeded(game.number).integer("beginning", len(views))
+_Beginnings = dict[int, Sequence[View]]
 
 
-def _seen(views: Sequence[View], rounds: int | None) -> list[View]:
-    """Those of a game that stand before a round (None: all)."""
-    return [view for view in views if rounds is None or view.round < rounds]
+def _beginnings(views: Sequence[View], steps: Sequence[int]) -> _Beginnings:
+    """By their number a game's views up to each of the steps, and all of them."""
+    parts = (*(_seen(views, step) for step in steps), views)
+    return {len(part): part for part in parts}
+
+
+def _seen(views: Sequence[View], rounds: int) -> list[View]:
+    """Those of a game, in the order of rounds, that stand before a round."""
+    return [view for view in views if view.round < rounds]
+
+
+def _attacked(
+    arena: Arena,
+    games: Sequence[Game],
+    beginnings: Sequence[_Beginnings],
+    attack: Attack,
+    restarts: int,
+    seed: int,
+) -> _Findings | None:
+    """What the attack makes of all beginnings in one call; None where no game shows a view.
+
+    To an attack that links views each beginning is a training of its own, with a number.
+    """
+    flat: list[View] = []
+    candidate_sets = []
+    for game, own in zip(games, beginnings, strict=True):
+        for count, part in own.items():
+            number = Seeded(game.number).integer("beginning", count)
+            flat += [replace(view, training=number) for view in part] if links(attack) else part
+            candidate_sets += [game.candidate_set] * count
+    if not flat:
+        return None
+    found = find(attack, flat, restarts=restarts, seed=seed)
+    return _Findings.of(attack, found, arena, candidate_sets)
+
+
+def _trials(
+    arena: Arena,
+    games: Sequence[Game],
+    beginnings: Sequence[_Beginnings],
+    findings: _Findings | None,
+    draws: Seeded,
+    name: str,
+) -> list[dict[int, _Trial]]:
+    """By game and number of views the trial of a beginning."""
+    trials, start = [], 0
+    for game, own in zip(games, beginnings, strict=True):
+        draw = partial(draws.torch_generator, "pick", name, game.number)
+        trials.append(dict[int, _Trial]())
+        for count in own:
+            rows = range(start, start + count)
+            trials[-1][count] = _Trial(arena, game, rows, findings, draw)
+            start += count
+    return trials
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Guess:
+    """The place guessed, what speaks for each candidate [N], and what to show for the guess."""
+
+    place: int
+    scores: torch.Tensor
+    picture: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Findings:
     """What an attack made of all views, on the host, and on which of them it broke down.
 
     `tables` are the distances [R, N] of each view's reconstructions from its game's candidates,
@@ -161,8 +192,8 @@ class _Found:
         made: Reconstructions,
         arena: Arena,
         candidate_sets: Sequence[NDArray[np.int64]],
-    ) -> _Found:
-        """Of views with these candidates; distances are found where the reconstructions lie."""
+    ) -> _Findings:
+        """Of views with these candidates."""
         here, tables = made.cpu(), list[torch.Tensor]()
         broken = here.failed
         if here.log_probability is not None:
@@ -170,84 +201,78 @@ class _Found:
         elif here.tokens is None:
             known = KNOWLEDGE_LEVELS.index(attack.knows) >= KNOWLEDGE_LEVELS.index("public")
             public = arena.scenario.public_records.inputs if known else None
-            guesses = made.inputs if made.guesses is None else made.guesses
-            tables = tables_of(arena, guesses, candidate_sets, public)
+            guesses = here.inputs if here.guesses is None else here.guesses
+            measure, pool = arena.scenario.measure, arena.pool.inputs
+            tables = [
+                relative_distances(item, pool[torch.from_numpy(places)], public, measure)
+                for item, places in zip(guesses, candidate_sets, strict=True)
+            ]
         return cls(here, broken.tolist(), tables)
 
+    def scores(
+        self, candidates: torch.Tensor, rows: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What some views say of candidates [N, *shape]: scores [N], and what to show."""
+        if self.made.log_probability is not None:
+            scores = self.made.log_probability[rows].double().sum(0)
+            return scores, candidates[_likeliest(scores)]
+        if self.made.tokens is not None:
+            there = self.made.tokens[rows]
+            scores = token_scores(there, candidates)
+            best = candidates[_likeliest(scores)]
+            # of its words, those that were found
+            return scores, torch.where(there.amax(0)[best] > 0.5, best, -1)
+        return self._nearness(candidates, rows)
+
+    def _nearness(
+        self, candidates: torch.Tensor, rows: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same by distances, or by what was read of single inputs.
+
+        The rounds share the record. Were each reconstruction off by Gaussian errors of a size that
+        is unknown, -log(squared distance) were its log likelihood: so a round that shows the
+        record clearly decides, and several that show it faintly add up.
+        """
+        tables = torch.stack([self.tables[row] for row in rows])
+        near = tables.amin(1)
+        scores = -near.clamp(min=torch.finfo(near.dtype).tiny).log().sum(0)
+        read = [] if self.made.readings is None else [self.made.readings[row] for row in rows]
+        exact = [item.log_likelihood(candidates).cpu() for item in read if item is not None]
+        if exact:  # nearness of a guess to all inputs would only blur it
+            scores = torch.stack(exact).sum(0)
+        row, which = divmod(int(tables[:, :, int(scores.argmax())].argmin()), tables.shape[1])
+        return scores, self.made.inputs[rows[row], which]
+
 
 @dataclass(frozen=True, eq=False)
-class _Guess:
-    """The place picked, what spoke for each candidate [N], and what to show for the pick."""
-
-    place: int
-    scores: torch.Tensor
-    picture: torch.Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class _Game:
-    """One game's part of an attack's findings, `rows` of them."""
+class _Trial:
+    """An attack on a game, or on its beginning: `rows` of the findings, in the order of rounds."""
 
     arena: Arena
     game: Game
-    views: Sequence[View]
     rows: range
-    found: _Found | None
+    findings: _Findings | None
     draw: Callable[[], torch.Generator]
-    _guesses: dict[int, _Guess] = field(default_factory=dict)  # by the number of views used
+    _guesses: dict[int, _Guess] = field(default_factory=dict)
 
     @property
     def broken(self) -> bool:
         """Whether the attack broke down on a view of this game."""
-        return self.found is not None and any(self.found.broken[row] for row in self.rows)
+        return self.findings is not None and any(self.findings.broken[row] for row in self.rows)
 
-    def guess(self, rounds: int | None) -> _Guess:
-        """The pick after so many rounds (None: all)."""
-        seen = [
-            row
-            for row, view in zip(self.rows, self.views, strict=True)
-            if rounds is None or view.round < rounds
-        ]
-        if len(seen) not in self._guesses:
-            self._guesses[len(seen)] = self._guess(seen)
-        return self._guesses[len(seen)]
+    def guess(self, count: int) -> _Guess:
+        """The guess after the first `count` views; by chance where nothing was seen."""
+        if count not in self._guesses:
+            self._guesses[count] = self._guess(count)
+        return self._guesses[count]
 
-    def _guess(self, seen: list[int]) -> _Guess:
-        scores, picture = (
-            torch.zeros(len(self.game.candidate_set)),
-            _nothing(self.arena.pool.inputs[0]),
-        )
-        if self.found is not None and seen and not self.broken:
-            scores, picture = self._scores(self.found, seen)
+    def _guess(self, count: int) -> _Guess:
+        pool = self.arena.pool.inputs
+        scores, picture = torch.zeros(len(self.game.candidate_set)), _nothing(pool[0])
+        if self.findings is not None and count and not self.broken:
+            candidates = pool[torch.from_numpy(self.game.candidate_set)]
+            scores, picture = self.findings.scores(candidates, self.rows[:count])
         return _Guess(guess(scores, self.draw()), scores, picture)
-
-    def _scores(self, found: _Found, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """How much speaks for each candidate [N], and what the attack would show for its guess."""
-        made, pool = found.made, self.arena.pool.inputs
-        if made.log_probability is not None:
-            scores = made.log_probability[rows].double().sum(0)
-            return scores, pool[self.game.candidate_set[_likeliest(scores)]]
-        candidates = torch.from_numpy(self.game.candidate_set)
-        if made.tokens is not None:
-            there = made.tokens[rows]
-            scores = token_scores(there, pool[candidates])
-            best = pool[self.game.candidate_set[_likeliest(scores)]]
-            # of its words, those that were found
-            return scores, torch.where(there.amax(0)[best] > 0.5, best, -1)
-        # The rounds share the record. Were each reconstruction off by Gaussian errors of a size
-        # that is unknown, -log(squared distance) were its log likelihood: so a round that shows
-        # the record clearly decides, and several that show it faintly add up.
-        tables = torch.stack([found.tables[row] for row in rows])
-        near = tables.amin(1)
-        scores = -near.clamp(min=torch.finfo(near.dtype).tiny).log().sum(0)
-        read = [made.readings[row] for row in rows] if made.readings is not None else []
-        if any(item is not None for item in read):
-            # nearness of a guess to all inputs would only blur what is exact
-            inputs = pool[candidates]
-            told = [item.log_likelihood(inputs).cpu() for item in read if item is not None]
-            scores = torch.stack(told).sum(0)
-        row, which = divmod(int(tables[:, :, int(scores.argmax())].argmin()), tables.shape[1])
-        return scores, made.inputs[rows[row], which]
 
 
 def _likeliest(scores: torch.Tensor) -> int:

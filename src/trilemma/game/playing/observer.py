@@ -1,14 +1,14 @@
 """What an adversary sees of a game: of one round at a prepared model, or of a whole training.
 
 Trainings of many games run side by side under the very protection that is judged, from fresh
-weights, with the federation's own sampling and weights; only the rounds that hold the tagged
+weights, with the federation's own sampling and weights; only the rounds that hold the target
 record are handed to the attacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -39,19 +39,39 @@ if TYPE_CHECKING:
 
 __all__ = ["Observer"]
 
-# Records on which the law of the others is fitted: all public ones, or so many where those are
-# fewer. Of more than _MOST a game takes seconds, and tenfold of twice as many.
+# Records to which the distribution of the others is fitted: all public ones, or so many where
+# those are fewer. Of more than _MOST a game takes seconds, and tenfold of twice as many.
 _POPULATION: Final = 400
 _MOST: Final = 2_500
 
 
 @dataclass(frozen=True, eq=False)
-class Observer:
-    """An adversary of games: what it reads under a protection, and what it knows (its knowledge).
+class _Training:
+    """One game over a training: which rounds hold its target, and what its draws come from.
 
-    `steps` of SGD prepare the models at which single rounds are observed. `weighting` says how
-    the server weighs clients in its mean. `blind` puts a record from outside the candidate set
-    where the target should be: a control in which nothing can be found. Sums are of `threshold`
+    Nothing is trained after the `last` round that the adversary looks at.
+    """
+
+    game: Game
+    draw: np.random.Generator
+    held: list[bool | None]
+    noise: torch.Generator
+    last: int
+
+    def batches(self, arena: Arena, round: int) -> Batches:
+        """The batches of the next round; they are drawn one after the other."""
+        return arena.batches(self.game, self.draw, holds=self.held[round])
+
+    def noise_of(self, round: int) -> torch.Generator | None:
+        """What the noise of a round is drawn from; None once the training has ended."""
+        return self.noise if round < self.last else None
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """An adversary of games: what it reads under a protection, and what it knows.
+
+    `steps` of SGD prepare the models at which single rounds are observed. Sums are of `threshold`
     clients, the fewest that a round may end with (None: of the whole cohort), the target record's
     among them. Participation is granted, or secret: then all rounds of a training are attacked.
     `recipe` is the server's part of a training (None: the scenario's own); the clients' part is in
@@ -65,8 +85,6 @@ class Observer:
     knows: KnowledgeLevel
     seed: int
     steps: int = 20
-    equal_weights: bool = False
-    blind: bool = False
     population: int = _POPULATION
     threshold: int | None = None
     participation: Participation = "known"
@@ -77,7 +95,7 @@ class Observer:
         if self.participation == "secret" and self.knows != "rest":
             raise InvalidInput(
                 f"rounds whose participation is secret are attacked by those who know the rest, "
-                f"not {self.knows!r}; grant participation, or climb to the knowledge 'rest'."
+                f"not {self.knows!r}; grant participation, or attack with knows='rest'."
             )
         sampling = self.arena.scenario.local_training.sampling
         if self.participation == "secret" and sampling != "poisson":
@@ -97,7 +115,8 @@ class Observer:
     def _counts(self) -> NDArray[np.int64]:
         """The clients' weights in the server's mean."""
         sizes = self.arena.sizes
-        return np.ones_like(sizes) if self.equal_weights else sizes
+        equal = self.recipe is not None and self.recipe.equal_weights
+        return np.ones_like(sizes) if equal else sizes
 
     def _one_round(self, games: Sequence[Game]) -> list[list[View]]:
         numbers = [game.number for game in games]
@@ -107,67 +126,44 @@ class Observer:
         made = []
         for game in games:
             draw = Seeded(self.seed).generator("round", game.number)
-            batches = self.arena.batches(game, draw, holds=True, alone=self._reads_messages)
-            made.append(self._swapped(batches, game))
+            made.append(self.arena.batches(game, draw, holds=True, alone=self._reads_messages))
         _, read, _ = self._rounds(often=False).means(
             weights,
             *self._stacked(made),
-            lambda place: self._answers(games[place], made[place], 0, seen=True),
+            self._answering(games, made, 0, range(len(games))),
             shares=self._shares(made).to(weights),
             read=dict.fromkeys(range(len(games)), self.adversary),
             noise=[None] * len(games),
         )
-        each = zip(games, weights, made, read.values(), strict=True)
-        return [[self._view(*seen, round=0)] for seen in each]
+        seen = zip(games, weights, made, read.values(), strict=True)
+        return [[self._view(*given, round=0)] for given in seen]
 
     def _training(self, games: Sequence[Game]) -> list[list[View]]:
         scenario, rounds = self.arena.scenario, self.arena.claim.rounds
         recipe = self.recipe or own_recipe(scenario)
         server = Server(scenario.task, recipe, rounds, scenario.public_records)
-        draws = [Seeded(self.seed).generator("training", game.number) for game in games]
-        attended = [self.arena.attendance(*pair) for pair in zip(games, draws, strict=True)]
-        last = [self._last_seen(item) for item in attended]  # nothing is trained after it
-        views: list[list[View]] = [[] for _ in games]
         numbers = [game.number for game in games]
         weights = server.start(fresh_weights(scenario, numbers, seed=self.seed))
-        where = drawn_on(weights.device, weights.shape[1])
-        noise = [
-            Seeded(self.seed).torch_generator("noise", number, device=where) for number in numbers
-        ]
-        drawn = [
-            self.arena.rounds(game, draw, holds[:stop])
-            for game, draw, holds, stop in zip(games, draws, attended, last, strict=True)
-        ]
+        trainings = [self._attended(game, weights) for game in games]
+        views: list[list[View]] = [[] for _ in games]
         run, made = self._rounds(often=True), list[Batches]()
-        for round in range(max(last)):
+        for round in range(max(training.last for training in trainings)):
             # A game that shows no more goes on with the batches that it had.
             made = [
-                self._swapped(next(own), games[row]) if round < last[row] else made[row]
-                for row, own in enumerate(drawn)
+                training.batches(self.arena, round) if round < training.last else made[row]
+                for row, training in enumerate(trainings)
             ]
-            seen = [
-                row
-                for row, (stop, holds) in enumerate(zip(last, attended, strict=True))
-                if round < stop and self._sees(holds[round])
-            ]
+            seen = [row for row, own in enumerate(trainings) if self._sees(own, round)]
             if round == 0 or not self.arena.everyone_joins:
                 shares = self._shares(made).to(weights)
-
-            def answers(
-                row: int, made: list[Batches] = made, round: int = round, seen: list[int] = seen
-            ) -> tuple[Answers, list[int]]:
-                return self._answers(games[row], made[row], round, seen=row in seen)
-
             handed = self._handed(weights, games, seen, round)
             means, read, bare = run.means(
                 handed,
                 *self._stacked(made),
-                answers,
+                self._answering(games, made, round, seen),
                 shares=shares,
                 read=dict.fromkeys(seen, self.adversary),
-                noise=[
-                    draw if round < stop else None for stop, draw in zip(last, noise, strict=True)
-                ],
+                noise=[training.noise_of(round) for training in trainings],
             )
             others = self._others(run.sending, handed, made, read, bare)
             for row, observation in read.items():
@@ -177,6 +173,15 @@ class Observer:
                 means[seen] = 0.0  # of another model than the server's own
             weights = server.step(weights, means, round)
         return views
+
+    def _attended(self, game: Game, weights: torch.Tensor) -> _Training:
+        """What is drawn for one game's training, but for its batches."""
+        draw = Seeded(self.seed).generator("training", game.number)
+        held = self.arena.attendance(game, draw)
+        where = drawn_on(weights.device, weights.shape[1])
+        noise = Seeded(self.seed).torch_generator("noise", game.number, device=where)
+        last = max(1 + round for round, holds in enumerate(held) if self._looks_at(holds))
+        return _Training(game, draw, held, noise, last)
 
     def _handed(
         self, weights: torch.Tensor, games: Sequence[Game], attacked: Sequence[int], round: int
@@ -206,8 +211,8 @@ class Observer:
     ) -> dict[int, torch.Tensor]:
         """By game what the rest makes of what was read [m]: all of it less the sought record's.
 
-        `bare` is all of it, without noise. Empty where nobody subtracts the rest, or an update is
-        no sum over records.
+        `bare` is all of it, without noise. Empty where no attacker subtracts the rest, or an
+        update is no sum over records.
         """
         training, shown = sending.training, list(bare)
         adds_up = training.algorithm == "fedsgd" and training.by_record
@@ -231,23 +236,12 @@ class Observer:
         reads = self.protection.transport.server_reads
         return self.adversary is Adversary.SERVER and reads == "messages"
 
-    def _sees(self, holds: bool | None) -> bool:
-        """Whether the adversary looks at a round in which the target record stands so."""
+    def _looks_at(self, holds: bool | None) -> bool:
+        """Whether the adversary looks at a round that holds the target record, or not."""
         return bool(holds) or (self.participation == "secret" and holds is not None)
 
-    def _last_seen(self, attended: Sequence[bool | None]) -> int:
-        """How many rounds there are up to the last that the adversary looks at."""
-        return max(1 + round for round, holds in enumerate(attended) if self._sees(holds))
-
-    def _swapped(self, batches: Batches, game: Game) -> Batches:
-        """In a blind control, one record from outside the candidate set in the target's place."""
-        if not self.blind or batches.slot is None:
-            return batches
-        outside = np.flatnonzero(~self.arena.copied(game.candidate_set))
-        rows = batches.rows.copy()
-        outsider = Seeded(self.seed).generator("stranger", game.number).choice(outside)
-        rows[batches.own, batches.slot] = outsider
-        return replace(batches, rows=rows)
+    def _sees(self, training: _Training, round: int) -> bool:
+        return round < training.last and self._looks_at(training.held[round])
 
     @cached_property
     def _public(self) -> Records:
@@ -266,6 +260,12 @@ class Observer:
         draws = Seeded(self.seed).child("draw", game.number, round)
         counts = self._counts[batches.clients][order].tolist()
         return Answers.measured(counts, round, draws), order.tolist()
+
+    def _answering(
+        self, games: Sequence[Game], made: Sequence[Batches], round: int, seen: Sequence[int]
+    ) -> Callable[[int], tuple[Answers, list[int]]]:
+        """By a game's place who answers in its round; in those that are `seen`, the fewest."""
+        return lambda row: self._answers(games[row], made[row], round, seen=row in seen)
 
     def _rounds(self, *, often: bool) -> Rounds:
         """The rounds of the arena's clients."""
@@ -326,12 +326,8 @@ class Observer:
         order: NDArray[np.int64],
         others: torch.Tensor | None = None,
     ) -> Knowledge:
-        scenario, pool, level = (
-            self.arena.scenario,
-            self.arena.pool,
-            KNOWLEDGE_LEVELS.index(self.knows),
-        )
-        device = scenario.device
+        scenario, pool = self.arena.scenario, self.arena.pool
+        device, level = scenario.device, KNOWLEDGE_LEVELS.index(self.knows)
         if level == 0:
             return Knowledge()
         public = self._public
@@ -340,7 +336,7 @@ class Observer:
         candidate_set = pool[torch.from_numpy(game.candidate_set)].to(device)
         secret = self.participation == "secret"
         outsiders = None
-        if not secret:  # who knows the rest needs no law of it, and one a round is a lot
+        if not secret:  # who knows the rest needs no distribution of it, and one a round is a lot
             used = batches.rows[order][batches.present[order]]
             most = min(max(self.population, len(public)), _MOST)
             outsiders = self.arena.outsiders(game, used, most, self.seed).to(device)

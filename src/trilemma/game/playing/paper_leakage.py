@@ -3,8 +3,8 @@
 With the candidate set and the true record fixed, the posterior averaged over draws of everything
 else (batches, models, the mechanism) is the paper's f^A, and uniform is its f^B. √(JS / ln 2)
 between the two, then the mean over candidate sets, is a client's leakage. Averaging over orders of
-the candidate set first would give the uniform law, and a leakage of 0, whatever the attacker
-learns.
+the candidate set first would give the uniform distribution, and a leakage of 0, whatever the
+attacker learns.
 """
 
 from __future__ import annotations

@@ -18,18 +18,18 @@ from trilemma.protection.protection import Protection
 
 __all__ = ["Suite", "leading", "suite_of", "why_not"]
 
-_LADDER: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
+_ATTACKS: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
     "nothing": ("dlg", "inverting-gradients", "idlg", "analytic"),
     "public": ("map", "linkage"),
     "candidates": ("gaussian-posterior",),
     "rest": ("exact-posterior",),
 }
 _TABLE: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
-    **_LADDER,
+    **_ATTACKS,
     "nothing": ("tableak", "analytic"),
 }
 _TEXT: Final[dict[KnowledgeLevel, tuple[str, ...]]] = {
-    **_LADDER,
+    **_ATTACKS,
     "nothing": ("dager", "tokens"),
     "public": (),
 }
@@ -76,20 +76,20 @@ def suite_of(
     """
     if asked is not None:
         return _asked(scenario, knows, asked)
-    ladder = _ladder(scenario, rounds)
+    attacks = _by_knowledge(scenario, rounds)
     if knows == "rest":
-        return Suite(knows, ladder[knows])
+        return Suite(knows, attacks[knows])
     below = [
         name
         for item in KNOWLEDGE_LEVELS[: KNOWLEDGE_LEVELS.index(knows) + 1]
-        for name in ladder[item]
+        for name in attacks[item]
     ]
     order = sorted(below, key=lambda name: -KNOWLEDGE_LEVELS.index(get(name).knows))
     able = [name for name in order if why_not(scenario, name) is None]
     if not able:
         raise InvalidInput(
             f"no attack of an attacker who knows {knows!r} applies to this scenario "
-            f"({why_not(scenario, order[0])}); climb with knows='candidates'."
+            f"({why_not(scenario, order[0])}); use knows='candidates'."
         )
     lost = (name for name in able[1:] if _hopeless(scenario, name, scenario.per_round))
     return Suite(knows, tuple(able), frozenset(lost))
@@ -97,73 +97,95 @@ def suite_of(
 
 def leading(scenario: Scenario, knows: KnowledgeLevel, rounds: int) -> Suite | None:
     """The attack that leads, alone: for estimates; None where none of its own applies."""
-    own = [name for name in _ladder(scenario, rounds)[knows] if why_not(scenario, name) is None]
+    own = [
+        name for name in _by_knowledge(scenario, rounds)[knows] if why_not(scenario, name) is None
+    ]
     return Suite(knows, tuple(own[:1])) if own else None
 
 
 def why_not(scenario: Scenario, name: str) -> str | None:
     """Why an attack does not apply to a scenario, and what is measured instead; None: it does."""
-    spec = scenario.input_spec
-    if name in _SEARCHING and spec.discrete:
+    return (
+        _records_against(scenario, name)
+        or _model_against(scenario, name)
+        or _layer_missing(scenario, name)
+    )
+
+
+def _records_against(scenario: Scenario, name: str) -> str | None:
+    """Why an attack cannot search these records, or their labels."""
+    if name in _SEARCHING and scenario.input_spec.discrete:
         return (
             f"{name} searches over real numbers, but an embedding looks these inputs up: the "
             f"updates of the candidates are compared instead"
         )
-    if name in (*_WHOLE, "linkage") and scenario.whole_labels:
+    if name not in (*_WHOLE, "linkage"):
+        return None
+    if scenario.whole_labels:
         return (
             f"{name} weighs all classes that a record may have, but these have a label for each "
             f"of their parts: attacks that compare the updates of candidates are run instead"
         )
-    if name in (*_WHOLE, "linkage") and scenario.unlabelled:
+    if scenario.unlabelled:
         return (
             f"{name} searches a record and its label apart, but these records are their own "
             f"labels: attacks that compare the updates of candidates are run instead"
         )
-    if name in (*_WHOLE, "linkage") and scenario.foreign_labels:
+    if scenario.foreign_labels:
         shape = tuple(scenario.records[0].labels.shape[1:])
         return (
             f"{name} searches labels of the shape that the model returns, but these have "
             f"{shape} a record: attacks that compare the updates of candidates are run instead"
         )
-    if name in _WHOLE and (once := scenario.task.way.once):
+    return None
+
+
+def _model_against(scenario: Scenario, name: str) -> str | None:
+    """Why an attack cannot follow updates of this model."""
+    task, size = scenario.task, scenario.task.layout.size
+    if name in _WHOLE and task.way.once:
         return (
             f"{name} searches by the derivative of an update in its inputs, which this model does "
-            f"not have ({once}): attacks that compare updates are run instead"
+            f"not have ({task.way.once}): attacks that compare updates are run instead"
         )
-    if name in ("linkage", "map") and scenario.task.normalises_batches:
+    if name in ("linkage", "map") and task.normalises_batches:
         return (
             f"{name} reads classes off single records' updates, but BatchNorm makes each depend "
             f"on its batch: attacks that simulate the batch are run instead"
         )
-    if name == "linkage" and not Linkage.applies(scenario.task):
+    if name == "linkage" and not Linkage.applies(task):
         return (
-            f"{name} holds whole updates of many public records at once, too much for "
-            f"{scenario.task.layout.size:,} parameters each: attacks that read one message after "
-            f"the other are run instead"
+            f"{name} holds whole updates of many public records at once, too much for {size:,} "
+            f"parameters each: attacks that read one message after the other are run instead"
         )
     if _hopeless(scenario, name, 1):
-        numbers = scenario.local_training.unit_size * spec.size
+        numbers = scenario.local_training.unit_size * scenario.input_spec.size
         return (
             f"{name} searches all records of a message at once, here {numbers} numbers behind "
-            f"{scenario.task.layout.size}: attacks that seek one record alone are run instead"
+            f"{size}: attacks that seek one record alone are run instead"
         )
+    return None
+
+
+def _layer_missing(scenario: Scenario, name: str) -> str | None:
+    """What an attack reads records off, where this model or its records have none of that."""
+    spec, task, model = scenario.input_spec, scenario.task, type(scenario.model).__name__
     if name == "analytic" and not analytic_applies(scenario):
         return (
             f"the analytic attack needs a model that starts with a trained linear layer with "
-            f"bias, which this {type(scenario.model).__name__} does not"
+            f"bias, which this {model} does not"
         )
     if name == "tableak" and not spec.columns:
         return f"{name} needs a table's columns, but inputs of shape {spec.shape} have none"
-    records = scenario.local_training.unit_size
-    if name == "dager" and not Dager.applies(scenario.task, spec, records):
+    if name == "dager" and not Dager.applies(task, spec, scenario.local_training.unit_size):
         return (
             f"{name} reads texts off the gradient of a layer behind the embedding that is wider "
-            f"than a batch has tokens, which this {type(scenario.model).__name__} has not"
+            f"than a batch has tokens, which this {model} has not"
         )
-    if name == "tokens" and not Tokens.applies(scenario.task, spec):
+    if name == "tokens" and not Tokens.applies(task, spec):
         return (
             f"{name} reads the rows of an embedding that is trained and does nothing but look "
-            f"tokens up, which this {type(scenario.model).__name__} has not"
+            f"tokens up, which this {model} has not"
         )
     return None
 
@@ -174,15 +196,15 @@ def _hopeless(scenario: Scenario, name: str, clients: int) -> bool:
     return name in _WHOLE and numbers > _BEHIND * scenario.task.layout.size
 
 
-def _ladder(scenario: Scenario, rounds: int) -> Mapping[KnowledgeLevel, tuple[str, ...]]:
+def _by_knowledge(scenario: Scenario, rounds: int) -> Mapping[KnowledgeLevel, tuple[str, ...]]:
     """The attacks of each knowledge, the strongest first: over rounds, those that link them."""
     spec = scenario.input_spec
-    ladder = _TEXT if spec.discrete else _TABLE if spec.columns else _LADDER
+    attacks = _TEXT if spec.discrete else _TABLE if spec.columns else _ATTACKS
     if rounds == 1:
-        return ladder
+        return attacks
     return {
         knows: tuple(sorted(names, key=lambda name: not links(get(name))))
-        for knows, names in ladder.items()
+        for knows, names in attacks.items()
     }
 
 
@@ -195,7 +217,7 @@ def _asked(scenario: Scenario, knows: KnowledgeLevel, asked: Sequence[str]) -> S
             raise InvalidInput(
                 f"the attack {name!r} needs the knowledge {needed!r}, but the attacker is said "
                 "to know "
-                f"{knows!r}; climb with knows={needed!r}, or leave it out."
+                f"{knows!r}; use knows={needed!r}, or leave it out."
             )
         if (reason := why_not(scenario, name)) is not None:
             raise InvalidInput(f"{reason}; leave {name!r} out.")

@@ -1,7 +1,7 @@
 """Views of one kind at a time: what is done with one is not decided by its neighbours.
 
 Attacks do some things for all views of a call at once: labels are read off a layer if it was sent
-whole in every one, records are told apart by client if somewhere clients weigh unlike. Which views
+whole in every one, records are known by client if somewhere clients weigh unlike. Which views
 share a call must change none of that.
 """
 
@@ -52,7 +52,7 @@ def _kind(view: View) -> tuple[object, ...]:
     """Whether there is noise, clients weigh alike, and all was read, or all of the last layer.
 
     Updates clipped to unlike norms are of unlike kinds: a call has one.
-    Where each coordinate has weights of its own, clients are told apart anyway.
+    Where each coordinate has weights of its own, clients differ anyway.
     """
     known, weights, noise = (
         getattr(view.observation, name) for name in ("known", "weights", "noise")

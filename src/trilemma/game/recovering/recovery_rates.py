@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from trilemma.game.estimates import Estimate, max_leakage, mean_leakage, success_rate
+from trilemma.game.estimates import Estimate, mean_leakage, success_rate
 
 if TYPE_CHECKING:
     from trilemma.game.recovering.recoveries import Outcomes
@@ -20,18 +20,16 @@ ATTACK_WORKS: Final = 0.5
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one record a unit, tagged before the attack; of any record of a unit; of all records.
+    """Of one record a unit, the target, drawn before the attack; and of all records.
 
-    Leakage is the mean and the maximum over clients of H_κ of the target record's rate.
+    Leakage is the mean over clients of H_κ of the target record's rate.
     """
 
     recovered: int
     units: int
     success: Estimate
-    success_any: Estimate
     success_all: float
     leakage: Estimate
-    leakage_max: Estimate
     failed: int
 
     @classmethod
@@ -45,10 +43,8 @@ class Rates:
             recovered=int(target.sum()),
             units=len(target),
             success=success_rate(int(target.sum()), len(target), confidence),
-            success_any=success_rate(int(every.any(axis=1).sum()), len(target), confidence),
             success_all=float(every.mean()),
             leakage=mean_leakage(hits, trials, confidence=confidence, kappa=kappa),
-            leakage_max=max_leakage(hits, trials, confidence=confidence, kappa=kappa),
             failed=int(outcomes.failed[:, 0].sum()),
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trilemma.errors import InvalidInput
 from trilemma.execution.run_files import new_folder
-from trilemma.paper.paper_result import Paper
+from trilemma.paper_framework.paper_result import Paper
 from trilemma.reporting.figures.curve_figures import draw_costs, draw_leakage
 from trilemma.reporting.figures.front_figure import draw_front
 from trilemma.reporting.figures.paper_figure import draw_trade_off

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from trilemma.game.estimates import Estimate
-    from trilemma.paper.paper_result import Curve, Paper
+    from trilemma.paper_framework.paper_result import Curve, Paper
 
 __all__ = ["draw_trade_off"]
 

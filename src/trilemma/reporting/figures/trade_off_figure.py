@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.reporting.figures.style import STYLES, blank
 from trilemma.reporting.page.trade_off_plot import trade_off_plot
+from trilemma.reporting.words.numbers import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ _GAP: Final = 0.052  # of the axis, between labels
 
 
 def draw_success(found: TradeOff) -> Figure:
-    """One curve for each knowledge with its name at its end; the budget, and what was chosen."""
+    """One curve for each knowledge with its name at its end; the limit, and what was chosen."""
     plot = trade_off_plot(found)
     scale = 100 if plot.in_percent else 1
     figure = blank(7.2, 4.2)
@@ -38,7 +39,7 @@ def draw_success(found: TradeOff) -> Figure:
     axes.axhline(plot.blind, color="0.5", linewidth=0.8)
     axes.axhline(plot.budget, color="black", linestyle=":", linewidth=1.2)
     axes.annotate(
-        f"budget {100 * plot.budget:.3g} %", (ends[1], plot.budget), (-4, 3),
+        f"limit {percent(plot.budget)}", (ends[1], plot.budget), (-4, 3),
         textcoords="offset points", ha="right",
     )  # fmt: skip
     for number, curve in enumerate(plot.curves):

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trilemma.execution.run_files import write_text
-from trilemma.paper.paper_result import Paper
+from trilemma.paper_framework.paper_result import Paper
 from trilemma.reporting.page.earlier_schemas import earlier_rows
 from trilemma.reporting.page.sections import (
     front_context,
@@ -47,8 +47,9 @@ _SCRIPTS: Final = (
     "charts", "rule", "curves", "explorer", "front", "rounds", "trade_off",
 )  # fmt: skip
 _FILTERS: Final = (
-    numbers.bits, numbers.count, numbers.hundred, numbers.interval, numbers.listed, numbers.metric,
-    numbers.number, numbers.percent, numbers.slower, numbers.times,
+    numbers.at_most, numbers.bits, numbers.bound, numbers.count, numbers.hundred,
+    numbers.interval, numbers.listed, numbers.metric, numbers.number, numbers.percent,
+    numbers.slower, numbers.times,
     family, front_attacker, phrase, short_spec, strength,
 )  # fmt: skip
 

@@ -22,16 +22,19 @@ from trilemma.reporting.page.settings_rows import (
 from trilemma.reporting.page.trade_off_plot import trade_off_plot, trade_off_words
 from trilemma.reporting.words.answer import (
     answer,
+    cost_facts,
     earlier_tests,
     final_tests,
     metric_name,
     not_needed,
     verdict_metric,
 )
+from trilemma.reporting.words.budgets import OTHERS
 from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
 from trilemma.reporting.words.numbers import hundred
 from trilemma.reporting.words.proof_text import not_proved, proved
 from trilemma.reporting.words.protection_text import family, phrase
+from trilemma.reporting.words.trade_off_text import ATTACKERS
 from trilemma.tuning.problem import Problem
 
 if TYPE_CHECKING:
@@ -96,6 +99,9 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "trade_off": drawn and trade_off_plot(drawn),
         "trade_off_words": drawn and trade_off_words(drawn),
         "crossed": drawn is not None and any(point.crossed for point in drawn.points),
+        "attackers": ATTACKERS,
+        "basis": {"measured": "tested", "certified": "proved", "cryptographic": "by a key"},
+        "costs": tuple(cost_facts(verdict)),
         "rounds": rounds_series(verdict.rounds),
         "not_proved": not_proved(verdict),
         "certificates": proved(verdict.candidates),
@@ -110,6 +116,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "federation": federation_rows(verdict),
         "deployment": deployment_rows(verdict.deployment),
         "glossary": GLOSSARY,
+        "others": OTHERS,
     }
 
 
@@ -124,7 +131,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "knee": None,
             "verdict": _place(verdict),
         },
-        "own": {"headline": first.use, "proof": first.proof},
+        "own": {"headline": dict(first.facts).get("protection", ""), "proof": first.badge},
         "metric": verdict_metric(verdict),
         "trade_off": verdict.trade_off and asdict(trade_off_plot(verdict.trade_off)),
         "rounds": {
@@ -146,6 +153,7 @@ def front_context(front: Front) -> dict[str, Any]:
         "asked": request_rows(front.request, front.claim, rounds=front.claim.rounds),
         "federation": federation_rows(front),
         "glossary": GLOSSARY,
+        "others": OTHERS,
     }
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from trilemma.reporting.words.numbers import count, number, percent
+from trilemma.reporting.words.numbers import at_most, count, number, percent
 from trilemma.reporting.words.trade_off_text import ATTACKERS
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def trade_off_plot(found: TradeOff) -> TradeOffPlot:
         _smooth(points),
         tuple((point.lost, point.proof) for point in points),
         (),
-        tuple(f"{_place(point, in_percent)}: at most {percent(point.proof)}" for point in points),
+        tuple(f"{_place(point, in_percent)}: at most {at_most(point.proof)}" for point in points),
     )
     curves = [proof]
     for row in reversed(range(len(points[0].attackers))):
@@ -108,8 +108,8 @@ def trade_off_words(found: TradeOff) -> str:
         f"is told {known}, and guesses once among {found.candidates} candidates; in each {seen}, "
         f"{noises} counted. Accuracy is that of {count(found.seeds, 'training')} with all clients "
         f"at each noise, lost against the federation's own batches without protection"
-        f"{_against_best(found)}. Intervals hold all at once, at confidence "
-        f"{number(found.confidence)}."
+        f"{_against_best(found)}. Intervals hold all at once, at "
+        f"{percent(found.confidence)} confidence."
     )
 
 
@@ -153,10 +153,11 @@ def _band(
 
 
 def _place(point: TradeOffPoint, in_percent: bool) -> str:
-    lost = f"{100 * point.lost:.1f} points" if in_percent else number(point.lost)
+    amount = f"{100 * abs(point.lost):.1f} points" if in_percent else number(abs(point.lost))
+    way = "gained" if point.lost < 0 else "lost"
     if math.isclose(point.lost, 0, abs_tol=5e-4):
-        lost = "nothing"
-    return f"noise multiplier {number(point.noise_multiplier)}, {lost} lost"
+        amount, way = "nothing", "lost"
+    return f"noise multiplier {number(point.noise_multiplier)}, {amount} {way}"
 
 
 def _counted(each: AttackerRate) -> str:

@@ -1,30 +1,31 @@
-"""The verdict's first screen in sentences, for who has not read the paper."""
+"""A verdict's answer in sentences: what the page begins with and what a terminal prints."""
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.observations import Adversary
+from trilemma.reporting.words.budgets import one_in
 from trilemma.reporting.words.numbers import (
     bits,
     count,
     hundred,
-    interval,
-    listed,
+    lost,
     metric,
     multiple,
     number,
-    points,
-    times,
+    percent,
 )
-from trilemma.reporting.words.proof_text import clipped
-from trilemma.reporting.words.protection_text import family, phrase
+from trilemma.reporting.words.protection_text import family
+from trilemma.reporting.words.trade_off_text import attacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trilemma.game.costs import Costs
     from trilemma.tuning.calibration.outcomes import Tested
     from trilemma.tuning.request import Request
     from trilemma.tuning.results.candidate import Candidate
@@ -32,76 +33,225 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
-    "Card",
     "answer",
+    "cost_facts",
     "earlier_tests",
     "final_tests",
     "metric_name",
     "not_needed",
-    "paper_leakage",
+    "summary",
     "verdict_metric",
     "who",
 ]
 
-_PROOF: Final = {
-    "measured": "tested with fresh games",
-    "certified": "proved for every attacker",
+Kind = Literal["measured", "certified", "cryptographic", "warning", "nothing"]
+_BADGES: Final = {
+    "measured": "tested, not proved",
+    "certified": "proved",
     "cryptographic": "rests on the key",
+    "nothing": "no protection found",
 }
-
-
-@dataclass(frozen=True)
-class Card:
-    """One fact of the first screen: what it is about, the figure, and how to read it."""
-
-    title: str
-    figure: str
-    reading: str
+_SIZE: Final = 100  # of the candidate set that is quoted where a proof holds for all
+_LINES: Final = 23  # of a summary: with the paths of two files a terminal shows 25
+_WIDTH: Final = 80
+_LABEL: Final = 13
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen; `proof` says in a few words what it rests on, and `warns` of a client."""
+    """What was asked, answered: a headline, facts by name, and what is not covered.
 
+    `badge` says in a few words what it rests on; `kind` is "warning" where a reader must not rely
+    on it as it stands. `not_covered` has the first sentence of each limit.
+    """
+
+    kind: Kind
+    badge: str
     headline: str
-    use: str
-    proof: str
-    lede: str
-    leaks: Card
-    costs: tuple[Card, ...] = ()
-    warns: bool = False
+    facts: tuple[tuple[str, str], ...]
+    not_covered: tuple[str, ...]
 
 
 def answer(verdict: Verdict) -> Answer:
-    """The first screen of a verdict."""
-    chosen, budget = verdict.choice, number(verdict.request.budget)
-    if chosen is None:
-        capped = any(item.breaks_a_cap for item in verdict.candidates)
-        held = "Protections hold this attacker off, but none of them within the caps."
-        return Answer(
-            headline=held if capped else "No protection was shown to hold this attacker off.",
-            use=f"Nothing keeps {'the caps and ' if capped else ''}the budget of {budget}.",
-            proof="no verdict",
-            lede=f"Asked for: {verdict.headline} {verdict.advice}",
-            leaks=Card("What leaks", f"more than {budget}, or not shown", _unprotected(verdict)),
-        )
+    """The answer of a verdict."""
+    chosen = verdict.choice
+    kind: Kind = "nothing" if chosen is None else chosen.basis
+    lead, said, badge = *_headline(verdict, kind), _BADGES[kind]
+    if warning := next(_warnings(verdict, chosen), ""):
+        kind, lead, badge = "warning", f"{lead}, but {warning}", f"{badge}; {warning}"
     return Answer(
-        headline=verdict.headline,
-        use=_use(chosen),
-        proof=_PROOF[chosen.basis] + _beyond(verdict, chosen),
-        warns=bool(_beyond(verdict, chosen)),
-        lede=_lede(verdict),
-        leaks=_leaks(verdict, chosen),
-        costs=() if chosen.costs is None else _costs(chosen.costs, verdict),
+        kind=kind,
+        badge=badge,
+        headline=f"{lead}: {said}",
+        facts=tuple(_facts(verdict, chosen)),
+        not_covered=tuple(re.split(r"(?<=\.) (?=[A-Z`])", item)[0] for item in verdict.limits),
     )
 
 
-def _beyond(verdict: Verdict, chosen: Candidate) -> str:
-    """Which client leaks more than the budget, though all of them together do not."""
+def summary(verdict: Verdict) -> str:
+    """The answer as text: at most 23 lines of 80 columns."""
+    first = answer(verdict)
+    lines = [*textwrap.wrap(first.headline, _WIDTH), ""]
+    for name, said in (*first.facts, ("not covered", " ".join(first.not_covered))):
+        lines += textwrap.wrap(
+            said,
+            _WIDTH,
+            initial_indent=f"{name[:1].upper()}{name[1:]}".ljust(_LABEL),
+            subsequent_indent=" " * _LABEL,
+            break_on_hyphens=False,
+        )
+    if len(lines) > _LINES:
+        lines = [*lines[: _LINES - 1], " " * _LABEL + "[more: report.html, or --full]"]
+    return "\n".join(lines)
+
+
+def _headline(verdict: Verdict, kind: Kind) -> tuple[str, str]:
+    """The answer in a few words, and what it says in full."""
+    said = f"{verdict.headline[:1].lower()}{verdict.headline[1:]}"
+    if kind == "certified":
+        return "Yes, within the limit you set", said
+    if kind == "measured":
+        return "Tested, not proved, within the limit you set", said
+    if kind == "cryptographic":
+        return (
+            f"Yes, while {who(verdict.request)} does not hold the key",
+            "it reads ciphertexts alone, and learns nothing from them without the key.",
+        )
+    if any(item.breaks_a_cap for item in verdict.candidates):
+        return "No", "some protections keep the limit you set, but none of them keeps your caps."
+    tried = count(len(verdict.candidates), "protection")
+    return "No", f"of {tried} that were tried, none was shown to keep the limit you set."
+
+
+def _warnings(verdict: Verdict, chosen: Candidate | None) -> Iterator[str]:
+    """Why nobody should rely on the answer as it stands, the gravest reason first."""
+    points = () if verdict.trade_off is None else verdict.trade_off.points
+    if any(point.crossed for point in points) or any(item.crossed for item in verdict.rounds):
+        yield "results contradict one another, so do not rely on it"
+    if chosen is None:
+        return
+    won = [2 * each.control_recovered - each.control_units for each in verdict.attacks]
+    if chosen.basis == "measured" and max(won, default=0) < 0:
+        yield "the attacks fail without protection, too, so that this says little"
+    constant = verdict.federation.baseline
+    if chosen.costs and constant is not None and chosen.costs.unprotected_metric <= constant:
+        yield "the model learns nothing without protection either"
     worst = chosen.worst_client
-    if worst is None or worst.value <= verdict.request.budget:
-        return ""
-    return f"; client {chosen.leakiest_client} leaks {number(worst.value)}, above the budget"
+    if worst is not None and worst.value > verdict.request.budget:
+        yield f"client {chosen.leakiest_client} exceeds it (a leakage of {number(worst.value)})"
+
+
+def _facts(verdict: Verdict, chosen: Candidate | None) -> Iterator[tuple[str, str]]:
+    yield "your limit", _limit(verdict)
+    if chosen is None:
+        yield "asked for", verdict.headline
+        if verdict.advice:
+            yield "what helps", verdict.advice
+        return
+    yield "protection", _use(verdict, chosen)
+    if chosen.costs is not None:
+        name, costs = verdict_metric(verdict), chosen.costs
+        best = costs.best_unprotected_metric
+        freest = (
+            "" if best is None else f" Best training without protection: {metric(best, name)}."
+        )
+        yield (
+            name,
+            (
+                f"{metric(costs.unprotected_metric, name)} without protection, "
+                f"{metric(costs.protected_metric, name)} with it: "
+                f"{lost(costs.utility_loss, name)}.{freest}"
+            ),
+        )
+        sent = costs.protected.bits / max(costs.unprotected.bits, 1)
+        yield (
+            "cost",
+            (
+                f"A round takes {multiple(1 + costs.efficiency_reduction.value, 'time')} and "
+                f"{multiple(sent, 'bits')}."
+            ),
+        )
+    if said := _attacked(verdict, chosen):
+        yield "attacked", said
+    yield "to deploy", f"trilemma deploy {verdict.file} --flower app"
+
+
+def _limit(verdict: Verdict) -> str:
+    request, size = verdict.request, verdict.claim.candidates
+    proof = None if verdict.choice is None else verdict.choice.certificate
+    if proof is not None:
+        size = proof.candidates or _SIZE
+    every = proof is not None and proof.candidates is None
+    less = " The proof keeps it for every size, whatever else is known." if every else ""
+    if request.at_most is not None:
+        return f"The right record is singled out in at most {one_in(request.at_most)}.{less}"
+    allowed = hundred(request.resolved(1 / size)[1])
+    return (
+        f"At most {allowed} attempts among {size:,} records "
+        f"(a leakage of {number(request.budget)}).{less}"
+    )
+
+
+def _use(verdict: Verdict, chosen: Candidate) -> str:
+    said, proof = family(chosen.name), chosen.certificate
+    if proof is not None:
+        what = "each client's update" if proof.clips_updates else "each record's gradient"
+        said = f"{said}, with {what} clipped"
+    tied = [family(item.name) for item in verdict.candidates if item.tied]
+    also = f" About as cheap: {', '.join(tied)}." if tied else ""
+    return f"{said[:1].upper()}{said[1:]}.{also}"
+
+
+def _attacked(verdict: Verdict, chosen: Candidate) -> str:
+    """How often the best attack was right, with and without protection."""
+    said = []
+    if verdict.trade_off is not None:
+        said.append(attacked(verdict.trade_off))
+    elif chosen.success is not None:
+        rate = chosen.success
+        said.append(
+            f"The best attack was right in {percent(rate.value)} of games (between "
+            f"{percent(rate.low)} and {percent(rate.high)})."
+        )
+    if verdict.attacks:
+        best = max(verdict.attacks, key=lambda each: each.control_recovered / each.control_units)
+        said.append(
+            f"Without protection {best.name} is right in {best.control_recovered} of "
+            f"{best.control_units} single rounds."
+        )
+    return " ".join(said)
+
+
+def cost_facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What a round and a training cost with the choice and without protection, by name."""
+    costs = verdict.choice and verdict.choice.costs
+    if not costs:
+        return
+    slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
+    name, constant = verdict_metric(verdict), verdict.federation.baseline
+    pairs = f"{costs.seeds} pairs of {count(costs.rounds, 'round')}"
+    yield "trainings", f"{pairs}; intervals at {percent(costs.confidence)} confidence"
+    if constant is not None:
+        yield "constant answer", f"{metric(constant, name)} {name}"
+    yield (
+        "bits of a round",
+        f"{bits(shielded.bits)} a client; without protection {bits(plain.bits)}",
+    )
+    yield (
+        "CPU seconds",
+        (
+            f"{number(shielded.client_seconds)} a client and {number(shielded.server_seconds)} "
+            f"at the server; without protection {number(plain.client_seconds)} and "
+            f"{number(plain.server_seconds)}"
+        ),
+    )
+    yield (
+        "length of a round",
+        (
+            f"{number(1 + slower.value)} times as long (between {number(1 + slower.low)} and "
+            f"{number(1 + slower.high)}) at {number(costs.bandwidth / 1e6)} Mbit/s"
+        ),
+    )
 
 
 def who(request: Request) -> str:
@@ -149,124 +299,4 @@ def not_needed(verdict: Verdict, candidate: Candidate) -> str:
     alone = [item for item in verdict.candidates if item.name == inside and item.feasible]
     if not inside or not alone or alone[0].basis == "cryptographic":
         return ""
-    return f"Not needed: {family(inside)} is within the budget."
-
-
-def paper_leakage(verdict: Verdict) -> str:
-    """The paper's leakage as the attackers' beliefs give it, in one sentence."""
-    found = [
-        f"{belief.attack} {number(belief.mean)} (most exposed client {number(belief.largest)})"
-        for belief in verdict.beliefs
-    ]
-    if not found:
-        return ""
-    return (
-        f"The paper's leakage, computed from what attackers believe: {listed(found)}. It is no "
-        f"rate of right guesses: a firm belief counts where it is wrong, too."
-    )
-
-
-def _use(chosen: Candidate) -> str:
-    what = phrase(chosen.protection)
-    if chosen.basis == "certified" and chosen.certificate is not None:
-        return f"Use {what}, {clipped(chosen.certificate)}."
-    return f"Use {what}."
-
-
-def _lede(verdict: Verdict) -> str:
-    there, asked = verdict.federation, verdict.request
-    reads = "from what it receives" if asked.adversary is Adversary.SERVER else "from the sums"
-    curious = "the server" if asked.adversary is Adversary.SERVER else "one of them"
-    told = (
-        f"{count(there.clients, 'client')} train a model of "
-        f"{count(there.parameters, 'parameter')} together; {curious} is curious and tries to tell "
-        f"{reads} which record was used. "
-    )
-    sure = f", at confidence {number(asked.confidence)}" if verdict.basis == "measured" else ""
-    tied = [family(item.name) for item in verdict.candidates if item.tied]
-    best = f"this one and {listed(tied)} cost least" if tied else "this one costs least"
-    goal = (
-        f"Of the protections tried, {best} while the leakage is within the budget of "
-        f"{number(asked.budget)}{sure}."
-    )
-    first = "this one keeps the metric best, or sends the fewest bits"
-    ties = f" The measurements do not tell which; {first}." if tied else ""
-    return f"{told}{goal}{ties}"
-
-
-def _leaks(verdict: Verdict, chosen: Candidate) -> Card:
-    title, asked = "What leaks", verdict.request
-    if chosen.leakage is None:
-        return Card(title, "nothing without the key", chosen.statement)
-    budget = f"budget {number(asked.budget)}"
-    if chosen.basis == "certified":
-        figure = f"leakage at most {number(chosen.leakage.high)}, {budget}"
-        return Card(title, figure, f"{chosen.statement} {_unprotected(verdict)}".strip())
-    allowed = hundred(verdict.largest_success_rate)
-    found = chosen.success
-    figure = f"leakage {interval(chosen.leakage)}"
-    limits = ""
-    if found is not None:
-        figure = f"guessed right in {hundred(found.value)} games"
-        limits = f"Interval: {number(100 * found.low)} to {number(100 * found.high)}. "
-    worst = chosen.worst_client
-    whose = f" of those with 20 games or more ({chosen.pooled_clients} have fewer)"
-    among = whose if chosen.pooled_clients else ""
-    most = "" if worst is None else f" The client that leaks most{among}: {interval(worst)}."
-    return Card(
-        title,
-        figure,
-        f"{limits}Allowed: {allowed}; a blind guess: {hundred(verdict.claim.kappa)}. As leakage: "
-        f"{interval(chosen.leakage)}, {budget}.{most} {_unprotected(verdict)}",
-    )
-
-
-def _unprotected(verdict: Verdict) -> str:
-    """What the best of the attacks picks from single rounds without protection."""
-    if not verdict.attacks:
-        return ""
-    best = max(verdict.attacks, key=lambda each: each.control_recovered / each.control_units)
-    return (
-        f"Without protection, {best.name} guesses right in {best.control_recovered} of "
-        f"{best.control_units} single rounds."
-    )
-
-
-def _costs(costs: Costs, verdict: Verdict) -> tuple[Card, ...]:
-    before, after, loss = costs.unprotected_metric, costs.protected_metric, costs.utility_loss
-    name, constant = verdict_metric(verdict), verdict.federation.baseline
-    beside = "" if constant is None else f" One constant answer reaches {metric(constant, name)}."
-    lost = f"A loss of {points(loss)}" if name == "accuracy" else f"It falls by {interval(loss)}"
-    utility = Card(
-        name.capitalize(),
-        f"{metric(before, name)} → {metric(after, name)}",
-        f"{lost}, over {costs.seeds} paired trainings of {count(costs.rounds, 'round')}."
-        f"{_against_the_best(costs, name)}{beside}",
-    )
-    slower, plain, shielded = costs.efficiency_reduction, costs.unprotected, costs.protected
-    seconds = shielded.seconds / max(plain.seconds, 1e-12)
-    speed = Card(
-        "A round costs",
-        f"{multiple(shielded.bits / max(plain.bits, 1), 'bits')}, "
-        f"{multiple(seconds, 'CPU seconds')}",
-        f"{bits(shielded.bits)} and {number(shielded.client_seconds)} CPU seconds a client, "
-        f"{number(shielded.server_seconds)} at the server; without protection "
-        f"{bits(plain.bits)}, {number(plain.client_seconds)} and "
-        f"{number(plain.server_seconds)}. At "
-        f"{number(costs.bandwidth / 1e6)} Mbit/s a round takes {times(1 + slower.value)} as long "
-        f"[{number(1 + slower.low)}, {number(1 + slower.high)}].",
-    )
-    return utility, speed
-
-
-def _against_the_best(costs: Costs, name: str) -> str:
-    """What is lost against the best training without protection that has the same freedoms."""
-    best = costs.best_unprotected_metric
-    if best is None:
-        return ""
-    lost = best - costs.protected_metric
-    figure = f"{100 * lost:.1f} points" if name == "accuracy" else number(lost)
-    return (
-        f" The best unprotected training with the same freedoms "
-        f"reaches {metric(best, name)}: against it {figure} are lost."
-    )
+    return f"{family(inside).capitalize()} is within the limit, so that noise adds nothing asked."

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from trilemma.protection.specs import in_words
 from trilemma.reporting.words.knowledge_text import WHAT_IS_KNOWN
-from trilemma.reporting.words.numbers import at_most, hundred, metric, number, percent, points
+from trilemma.reporting.words.numbers import (
+    at_most,
+    bound,
+    hundred,
+    lost,
+    metric,
+    number,
+    percent,
+)
 from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
@@ -101,7 +109,7 @@ def _proofs(audit: Audit) -> Iterator[str]:
             if item.against == "server"
             else "against all who see no more than the models, not against the server"
         )
-        said = f"({number(item.epsilon)}, {item.delta:g})-private for {what} {whom}"
+        said = f"({bound(item.epsilon)}, {item.delta:g})-private for {what} {whom}"
         yield f"{said}: {_bound(item)}."
 
 
@@ -116,13 +124,7 @@ def _lost(accuracy: Accuracy) -> str:
         return accuracy.reason
     before = metric(accuracy.unprotected, accuracy.metric)
     after = metric(accuracy.protected, accuracy.metric)
-    if accuracy.metric != "accuracy":
-        lost = accuracy.lost
-        return (
-            f"{before} → {after}: {number(lost.value)} [{number(lost.low)}, {number(lost.high)}] "
-            "lost"
-        )
-    return f"{before} → {after}: {points(accuracy.lost)} lost"
+    return f"{before} → {after}: {lost(accuracy.lost, accuracy.metric)}"
 
 
 def _instead(audit: Audit) -> Iterator[tuple[str, str]]:
@@ -141,7 +143,7 @@ def _instead(audit: Audit) -> Iterator[tuple[str, str]]:
         said = (
             f"{in_words(best.protection)} at noise multiplier {number(best.noise_multiplier)}: "
             f"{at_most(best.success)} right guesses at most, proved, "
-            f"({number(best.epsilon)}, {best.delta:g})-private; {_lost(best.accuracy)}."
+            f"({bound(best.epsilon)}, {best.delta:g})-private; {_lost(best.accuracy)}."
         )
         yield "any kind", said
         yield "to get it", best.command

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from trilemma.reporting.words.numbers import at_most, number
+from trilemma.accounting.noise_calibration import success_bound
+from trilemma.reporting.words.numbers import at_most, bound, number
 from trilemma.reporting.words.terminal import Printer
 
 if TYPE_CHECKING:
@@ -12,10 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["conditions", "headline", "show_guarantee"]
 
+_SIZE: Final = 100  # of the candidate set that is quoted
+_FINE: Final = 5  # digits of noise, so that rounding up adds none
+
 
 def headline(guarantee: Guarantee) -> str:
     """Who attacks, knowing what, over how many rounds, and how often it succeeds at most."""
-    rounds, size = guarantee.training.rounds, 100
+    rounds, size = guarantee.training.rounds, _SIZE
     seen = "sees the round" if rounds == 1 else f"sees all {rounds:,} rounds"
     one = "record" if guarantee.level == "record" else "client"
     rate = at_most(guarantee.success[size])
@@ -59,6 +64,13 @@ def conditions(guarantee: Guarantee) -> tuple[str, ...]:
     lines = [f"{clipped}.", f"{counted}.", f"{repeated}.", f"{nothing}."]
     if not whole:
         lines[1:1] = [f"{sampling}.", f"{memory}."]
+        if training.participation == "secret":
+            once = success_bound(replace(training, rounds=1), _SIZE)
+            lines.append(
+                f"Each client takes part in all {training.rounds:,} rounds: fewer of them hide "
+                "worse which used a record. Of one that is used by a client that takes part in a "
+                f"single round, the {_SIZE} candidates give {at_most(once)}."
+            )
         records = training.records_of_person
         lines.append(
             f"One person has {records} record{'s' * (records > 1)} at most; with one more, the "
@@ -80,10 +92,11 @@ def show_guarantee(guarantee: Guarantee) -> None:
     out.text(headline(guarantee))
     out.title("Noise")
     kind = "sum of its clipped gradients" if guarantee.level == "record" else "clipped update"
+    own = bound(guarantee.noise_per_client, _FINE)
     out.facts(
         [
-            ("multiplier z", f"{number(training.noise_multiplier)}"),
-            ("per client", f"{number(guarantee.noise_per_client)} × the clip, on the {kind}"),
+            ("multiplier z", bound(training.noise_multiplier, _FINE)),
+            ("per client", f"{own} × the clip, on the {kind}"),
             ("rounds", f"{training.rounds:,}; {_drawn(guarantee)}"),
         ]
     )
@@ -96,17 +109,18 @@ def show_guarantee(guarantee: Guarantee) -> None:
         rows.append(("decide if a record was used", at_most(guarantee.decision), "50 of 100"))
     out.table(("", "at most", "blind"), rows, gap=2)
     out.note(
-        f"Leakage {number(guarantee.leakage)} at most, for every N (budget "
+        f"Leakage {bound(guarantee.leakage)} at most, for every N (budget "
         f"{number(guarantee.budget)}; the worst is N = {guarantee.worst_candidates:,}). "
-        f"(ε, δ) = ({number(guarantee.epsilon)}, {guarantee.delta:g})."
+        f"(ε, δ) = ({bound(guarantee.epsilon)}, {guarantee.delta:g})."
     )
     if guarantee.by_rounds:
         out.title("The same budget for other numbers of rounds")
         out.table(
             ("rounds", "z", "per client, × the clip"),
             [
-                (f"{row.rounds:,}", number(row.noise_multiplier), number(row.noise_per_client))
+                (f"{row.rounds:,}", *(bound(value, _FINE) for value in noises))
                 for row in guarantee.by_rounds
+                for noises in [(row.noise_multiplier, row.noise_per_client)]
             ],
             gap=2,
         )

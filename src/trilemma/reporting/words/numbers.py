@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Final
 
-from trilemma.quantities import cases_at_most
+from trilemma.quantities import cases_at_most, rounded_up
 
 if TYPE_CHECKING:
     from trilemma.game.estimates import Estimate
@@ -14,34 +14,35 @@ if TYPE_CHECKING:
 __all__ = [
     "at_most",
     "bits",
+    "bound",
     "change",
     "count",
     "hundred",
     "interval",
     "listed",
+    "lost",
     "metric",
     "multiple",
     "number",
     "percent",
-    "points",
     "slower",
     "times",
 ]
 
 # Halves go away from zero, as in JavaScript's toPrecision.
-_THREE: Final = Context(prec=3, rounding=ROUND_HALF_UP)
+_DIGITS: Final = 3
 _ALIKE: Final = 0.005  # of a ratio that people would call 1
 
 
-def number(value: float | None) -> str:
-    """Three significant digits, with an exponent below 10⁻⁴ and from 10⁶ on; None is a dash.
+def number(value: float | None, digits: int = _DIGITS) -> str:
+    """Significant digits, with an exponent below 10⁻⁴ and from 10⁶ on; None is a dash.
 
     >>> [number(each) for each in (0.2180428, 1.0, 0.00012702, 4.81e-18, 77576.0, -0.67097, None)]
     ['0.218', '1', '0.000127', '4.81e-18', '77600', '-0.671', '–']
     """
     if value is None:
         return "–"
-    rounded = _THREE.plus(Decimal(value))
+    rounded = Context(prec=digits, rounding=ROUND_HALF_UP).plus(Decimal(value))
     if not rounded:
         return "0"
     exponent = rounded.adjusted()
@@ -50,6 +51,15 @@ def number(value: float | None) -> str:
         return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa = f"{rounded.scaleb(-exponent):f}"
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
+
+
+def bound(value: float, digits: int = _DIGITS) -> str:
+    """An upper bound, or noise that is needed: never rounded down.
+
+    >>> bound(3.9012), bound(13.51553, 5), bound(0.3)
+    ('3.91', '13.516', '0.3')
+    """
+    return number(rounded_up(value, digits), digits)
 
 
 def interval(estimate: Estimate | None) -> str:
@@ -84,37 +94,45 @@ def at_most(rate: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, to a tenth.
+    """A share in per cent, in two digits; what is below all is not rounded up to all.
 
-    >>> percent(0.92727)
-    '92.7 %'
+    >>> percent(0.92727), percent(0.0263), percent(0.9973), percent(1.0), percent(0.0)
+    ('93 %', '2.6 %', '99.7 %', '100 %', '0 %')
     """
-    return f"{Decimal(100 * share).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
+    cases = 100 * share
+    if 99.5 <= cases < 100:
+        return f"{min(99.9, cases):.1f} %"
+    return f"{cases:.0f} %" if cases >= 9.95 or cases == 0 else f"{cases:.2g} %"
 
 
 def metric(value: float | None, name: str) -> str:
     """A metric's value; accuracy in per cent.
 
     >>> metric(0.93217, "accuracy"), metric(-0.4123, "minus the loss")
-    ('93.2 %', '-0.412')
+    ('93 %', '-0.412')
     """
     if value is None:
         return "–"
     return percent(value) if name == "accuracy" else number(value)
 
 
-def points(estimate: Estimate) -> str:
-    """A difference of accuracies in points, with its limits.
+def lost(estimate: Estimate, name: str) -> str:
+    """How much of a metric is lost or gained, with its limits; accuracy in points.
 
     >>> from trilemma.game.estimates import Estimate
-    >>> points(Estimate(0.0043, -0.0012, 0.0098))
-    '0.4 points [-0.1, 1.0]'
+    >>> lost(Estimate(-0.01, -0.05, 0.03), "accuracy")
+    '1.0 points gained (between 5.0 gained and 3.0 lost)'
+    >>> lost(Estimate(0.05, 0.04, 0.06), "minus the loss")
+    '0.05 lost (between 0.04 lost and 0.06 lost)'
     """
-    value, low, high = (
-        Decimal(100 * end).quantize(Decimal("0.1"), ROUND_HALF_UP) + Decimal("0.0")
-        for end in (estimate.value, estimate.low, estimate.high)
-    )
-    return f"{value} points [{low}, {high}]"
+    accuracy = name == "accuracy"
+
+    def way(value: float, unit: str = "") -> str:
+        amount = f"{100 * abs(value):.1f}" if accuracy else number(abs(value))
+        return f"{amount}{unit} {'gained' if value < 0 and float(amount) else 'lost'}"
+
+    value = way(estimate.value, " points" if accuracy else "")
+    return f"{value} (between {way(estimate.low)} and {way(estimate.high)})"
 
 
 def times(ratio: float) -> str:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trilemma.game.estimates import Estimate
-    from trilemma.paper.constants_from_counts import EstimatedConstants
-    from trilemma.paper.paper_result import Measured, Paper, Row
+    from trilemma.paper_framework.constants_from_counts import EstimatedConstants
+    from trilemma.paper_framework.paper_result import Measured, Paper, Row
 
 __all__ = [
     "CONSTANTS", "Sheet", "constant_rows", "facts", "remarks", "sheets", "show_estimate",
@@ -159,7 +159,7 @@ def remarks(found: EstimatedConstants) -> Iterator[str]:
             )
         )
     else:
-        from trilemma.paper.surrogate_bounds import c1_error_bound, leakage_error_bound
+        from trilemma.paper_framework.surrogate_bounds import c1_error_bound, leakage_error_bound
 
         error = found.relative_error
         yield (

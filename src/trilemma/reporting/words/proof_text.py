@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trilemma.protection.protection import Protection
-from trilemma.reporting.words.numbers import at_most, count, hundred, number, percent
+from trilemma.reporting.words.numbers import at_most, bound, count, hundred, number
 from trilemma.tuning.families.proof_conditions import unproved
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _ENDLESS: Final = 10**6  # a candidate set that stands for all longer ones
 class Proved:
     """What is proved alike for some families, and what each of them must keep."""
 
+    columns: tuple[str, ...]
     candidate_sets: tuple[tuple[str, ...], ...]
     readings: tuple[str, ...]
     conditions: dict[str, dict[str, str]]
@@ -35,7 +36,7 @@ def proved(candidates: Sequence[Candidate]) -> tuple[Proved, ...]:
     for item in candidates:
         proof = item.certificate
         if proof is not None:
-            said = (candidate_sets(proof), readings(proof))
+            said = (*candidate_sets(proof), readings(proof))
             found.setdefault(said, Proved(*said, {})).conditions[item.name] = conditions(proof)
     return tuple(found.values())
 
@@ -55,28 +56,35 @@ def clipped(proof: Certificate) -> str:
     return f"{what} clipped to norm {number(proof.record_clip)}"
 
 
-def candidate_sets(proof: Certificate) -> tuple[tuple[str, ...], ...]:
-    """For each N: how often anyone is right at most, also where it is told the rounds, and 1/N."""
-    known = proof.success if proof.known is None else proof.known
-    return tuple(
-        (f"{size:,}", at_most(rate), at_most(known[size]), hundred(1 / size))
+def candidate_sets(
+    proof: Certificate,
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Columns and rows: for each N how often anyone is right at most, and 1/N.
+
+    Where the attacker does not know which rounds used the record, also what it reaches if it does.
+    """
+    known = {} if proof.participation == "known" else proof.known or {}
+    columns = ("candidates", "right in at most", *(["rounds known"] if known else []), "guessing")
+    rows = (
+        (f"{size:,}", at_most(rate), *([at_most(known[size])] if known else []), hundred(1 / size))
         for size, rate in sorted(proof.success.items())
     )
+    return columns, tuple(rows)
 
 
 def readings(proof: Certificate) -> tuple[str, ...]:
     """What the numbers say beyond the candidate sets."""
-    most = f"the leakage is at most {number(proof.leakage)}"
+    most = f"the leakage is at most {bound(proof.leakage)}"
     where = f"at N = {proof.worst_candidates:,}"
     if proof.worst_candidates >= _ENDLESS:
         where = "by ever longer ones"
     reach = f"Whatever the length of the candidate set, {most}, reached {where}."
     if proof.candidates is not None:
         reach = f"For a candidate set of {proof.candidates:,}, {most}; longer ones may leak more."
-    epsilon, delta = number(proof.epsilon), number(proof.delta)
+    epsilon, delta = bound(proof.epsilon), number(proof.delta)
     member = (
-        f"Whoever says of records that they were used, and is wrong for 1 % of those that were "
-        f"not, finds at most {percent(proof.true_positive_rate)} of those that were."
+        f"Someone who names the records that were used, and wrongly names 1 % of those that were "
+        f"not, finds at most {at_most(proof.true_positive_rate)} of those that were."
     )
     return reach, f"In the words of differential privacy: ε = {epsilon} at δ = {delta}.", member
 
@@ -98,7 +106,7 @@ def conditions(proof: Certificate) -> dict[str, str]:
     falling = ", falling to zero" if proof.server_decay else ""
     found = {
         "noise": f"variance {number(proof.variance)} by each client, {clipped(proof)}",
-        "noise over influence": f"{number(proof.noise_multiplier)}, counting {honest}; {helped}",
+        "noise multiplier": f"{number(proof.noise_multiplier)}, counting {honest}; {helped}",
         "training": f"{count(proof.rounds, 'round')}, server step {number(proof.server_lr)}"
         f"{falling}",
         "sampling": f"a round holds a record at a rate of {number(proof.sampling_rate)}; {drawn}",

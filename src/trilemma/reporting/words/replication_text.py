@@ -55,15 +55,23 @@ def show_again(again: Replication) -> None:
             item.attack,
             f"{item.recovered} of {item.units}",
             f"{item.success.value:.2f} [{item.success.low:.2f}, {item.success.high:.2f}]",
-            "covers it" if item.claimed else "does not",
         )
         for item in found
     ]
-    out.table(("knows", "attack", "right guesses", "rate", "the claim"), rows)
-    out.title("By knowledge: whoever knows more wins at least as often")
+    out.table(("knows", "attack", "right guesses", "rate"), rows)
+    allowed = verdict.largest_success_rate
+    out.title(f"At most {hundred(allowed)} guesses right? What these games alone show")
     out.table(
-        ("knows", "rate, all limits at once"),
-        [(WHAT_IS_KNOWN[item.knows], _limits(item)) for item in again.by_knowledge],
+        ("attacker knows", "answer", "rate, all limits at once", "claimed"),
+        [
+            (
+                WHAT_IS_KNOWN[item.knows],
+                item.answer(allowed),
+                _limits(item),
+                "yes" if item.claimed else "no",
+            )
+            for item in again.by_knowledge
+        ],
         gap=2,
     )
     if steps := checkpoints(verdict.claim.rounds):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from trilemma.paper.solving import Solution
-from trilemma.paper.surrogate_bounds import Constants
+from trilemma.paper_framework.solving import Solution
+from trilemma.paper_framework.surrogate_bounds import Constants
 from trilemma.reporting.words.terminal import Printer
 from trilemma.tuning.problem import Problem
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trilemma.reporting.words.numbers import at_most, count, number, percent
+from trilemma.reporting.words.numbers import at_most
 
 if TYPE_CHECKING:
     from trilemma.tuning.request import Knows
     from trilemma.tuning.results.success_by_noise import TradeOff
 
-__all__ = ["ATTACKERS", "attacked_text"]
+__all__ = ["ATTACKERS", "attacked"]
 
 ATTACKERS: Final[dict[Knows, str]] = {
     "anyone": "proved: anyone",
@@ -21,22 +21,14 @@ ATTACKERS: Final[dict[Knows, str]] = {
 }
 
 
-def attacked_text(found: TradeOff) -> str:
-    """How often attackers guess right at the chosen noise, who knows most first, by limits."""
+def attacked(found: TradeOff) -> str:
+    """How often who knows most was right at the chosen noise, and what the proof allows."""
     point = found.points[found.chosen]
-    played = [attacker for attacker in reversed(point.attackers) if attacker.units]
-    if not played:
-        return (
-            f"no games were played; of {found.candidates} candidates the right one is guessed in "
-            f"at most {at_most(point.proof)} attempts."
-        )
-    said = "; ".join(
-        f"who knows {ATTACKERS[item.knows]}, at about {percent(item.rate)}, at most "
-        f"{percent(item.upper)} ({count(item.units, 'game')})"
-        for item in played
-    )
-    return (
-        f"the right one of {found.candidates} candidates is guessed by {said}; who knows less "
-        f"reaches no more, and the proof allows {percent(point.proof)}. All limits hold at once, "
-        f"at confidence {number(found.confidence)}."
-    )
+    allowed = f"the proof allows {at_most(point.proof)} among {found.candidates} candidates."
+    for item in reversed(point.attackers):
+        if item.units:
+            return (
+                f"Knowing {ATTACKERS[item.knows]}, attackers were right in {item.recovered} of "
+                f"{item.units} games; {allowed}"
+            )
+    return f"Here {allowed}"

@@ -1,4 +1,4 @@
-"""A verdict for people, in 80 columns: the same text on a terminal and on a pipe."""
+"""A whole verdict for people, in 80 columns: the same text on a terminal and on a pipe."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from trilemma.reporting.words.answer import (
-    answer,
+    cost_facts,
     earlier_tests,
     final_tests,
     not_needed,
-    paper_leakage,
+    summary,
     verdict_metric,
 )
 from trilemma.reporting.words.numbers import (
+    bound,
     count,
     hundred,
     interval,
@@ -27,7 +28,6 @@ from trilemma.reporting.words.numbers import (
 from trilemma.reporting.words.proof_text import proved
 from trilemma.reporting.words.protection_text import family, short_spec, strength
 from trilemma.reporting.words.terminal import Printer, short
-from trilemma.reporting.words.trade_off_text import attacked_text
 
 if TYPE_CHECKING:
     from trilemma.tuning.results.candidate import Candidate
@@ -37,57 +37,47 @@ __all__ = ["show_verdict"]
 
 
 def show_verdict(verdict: Verdict) -> None:
-    """Who is held off, what to use, what it costs, the tests, what is not covered."""
+    """Print the summary, and what it leaves out: the tests, proofs, candidates and limits."""
     out = Printer()
-    out.text(_federation(verdict))
-    out.title(answer(verdict).headline)
-    out.title("Verdict")
-    out.facts(_choice(verdict))
+    print(summary(verdict))
+    out.title("Details")
+    out.facts(_details(verdict))
     _show_tests(out, verdict)
     for item in proved(verdict.candidates):
         out.title(f"Proved against anyone: {listed([family(name) for name in item.conditions])}")
-        columns = ("candidates", "right at most", "told the rounds", "blind guess")
-        out.table(columns, item.candidate_sets, gap=2)
+        out.table(item.columns, item.candidate_sets, gap=2)
         for sentence in item.readings:
             out.note(sentence)
     _show_candidates(out, verdict)
-    out.title("Not covered")
+    out.title("Not covered, in full")
     out.bullets(verdict.limits)
 
 
-def _federation(verdict: Verdict) -> str:
+def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
     there = verdict.federation
-    return (
-        f"{there.scenario}: {count(there.clients, 'client')}, "
-        f"{count(there.records_per_update, 'record')} an update "
-        f"({verdict.deployment.local_training.algorithm}), "
-        f"{count(there.parameters, 'parameter')}; seed {verdict.request.seed}"
+    yield (
+        "federation",
+        (
+            f"{there.scenario}: {count(there.clients, 'client')}, "
+            f"{count(there.records_per_update, 'record')} an update "
+            f"({verdict.deployment.local_training.algorithm}), "
+            f"{count(there.parameters, 'parameter')}; seed {verdict.request.seed}"
+        ),
     )
-
-
-def _choice(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    first, chosen = answer(verdict), verdict.choice
-    if chosen is None:
-        yield "use", "nothing was shown to keep the budget"
-        yield "asked for", verdict.headline
-        yield "what helps", verdict.advice
-    else:
-        yield "use", first.use.removeprefix("Use ").rstrip(".")
-        if chosen.protection not in (None, "none"):
-            spec = short_spec(chosen.protection or "")
-            yield "spec", spec.replace(",", ", ").replace("+", " + ")
-        yield "rests on", f"{verdict.basis}: {first.proof}"
-    for card in (first.leaks, *first.costs):
-        reading = f"{card.figure[:1].upper()}{card.figure[1:]}. {card.reading}"
-        yield card.title.lower(), reading.rstrip()
-    tied = [family(item.name) for item in verdict.candidates if item.tied]
-    if tied:
-        yield "tied with", ", ".join(tied)
-    if verdict.trade_off is not None:
-        yield "attacked", attacked_text(verdict.trade_off)
+    if verdict.protection is not None:
+        spec = short_spec(verdict.protection.describe())
+        yield "spec", spec.replace(",", ", ").replace("+", " + ")
+    if verdict.choice is not None:
+        yield "leakage", f"{_leaks(verdict.choice)}; limit {number(verdict.request.budget)}"
+    yield from cost_facts(verdict)
     for item in verdict.beside:
         leak = "" if item.leakage is None else f"; leakage {interval(item.leakage)}"
         yield "beside", f"{item.who}: {item.statement.rstrip('.')}{leak}"
+    for belief in verdict.beliefs:
+        yield (
+            "the paper's leakage",
+            f"{belief.attack} {number(belief.mean)}, most exposed client {number(belief.largest)}",
+        )
 
 
 def _show_tests(out: Printer, verdict: Verdict) -> None:
@@ -96,7 +86,7 @@ def _show_tests(out: Printer, verdict: Verdict) -> None:
     if chosen is None or not tests:
         return
     allowed, blind = hundred(verdict.largest_success_rate), hundred(verdict.claim.kappa)
-    out.title(f"Tests by fresh games (allowed: {allowed}, blind guess: {blind})")
+    out.title(f"Tests by fresh games (allowed: {allowed}, guessing: {blind})")
     known = {attack.name: attack for attack in verdict.attacks}
     rows = []
     for test in tests:
@@ -106,7 +96,6 @@ def _show_tests(out: Printer, verdict: Verdict) -> None:
         rows.append((test.attack, f"{test.recovered} of {test.units}", passed, bare))
     out.table(("attack", "right guesses", "passed", "unprotected round"), rows, gap=2)
     out.note(earlier_tests(chosen))
-    out.note(paper_leakage(verdict))
 
 
 def _show_candidates(out: Printer, verdict: Verdict) -> None:
@@ -136,7 +125,7 @@ def _show_candidates(out: Printer, verdict: Verdict) -> None:
 
 def _leaks(each: Candidate) -> str:
     if each.certificate is not None:
-        return f"at most {number(each.certificate.leakage)}"
+        return f"at most {bound(each.certificate.leakage)}"
     if each.leakage is not None:
         return f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
     if each.basis == "cryptographic":

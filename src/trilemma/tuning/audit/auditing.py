@@ -21,7 +21,7 @@ from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.games import Arena
-from trilemma.game.playing.suite import suite_of
+from trilemma.game.playing.suite import leading, suite_of
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import parts_of, require_own, require_scenario
 from trilemma.observations import Adversary
@@ -87,6 +87,8 @@ class _Audited:
                 for name in suite_of(self.scenario, knows, rounds=self.claim.rounds).on(seen)
                 if get(name).knows == knows and not (apart and links(get(name)))
             )
+            if leading(self.scenario, knows, self.claim.rounds)
+            else ()
             for knows in KNOWLEDGE_LEVELS
         }
 

@@ -65,7 +65,7 @@ def calibrate(
     >>> wanted = next(trials)
     >>> try:
     ...     while True:  # all fall below 10**0.2 times the warm start
-    ...         wanted = trials.send([each.units * (each.strength < 0.2) for each in wanted])
+    ...         wanted = trials.send([t.units * (t.strength < 0.2) for t in wanted])
     ... except StopIteration as end:
     ...     round(end.value.strength, 3), end.value.units
     (0.225, 56)

@@ -36,23 +36,10 @@ _MORE: Final = 6  # a batch has one for so many units that were explored before
 _CEILING: Final = 0.15  # success at least without protection: a curve needs something to fall from
 _INFORMATIVE: Final = (0.15, 0.6)  # success rates at which a unit says most about μ and sd
 _APART: Final = 0.6  # of a pair from the middle, in sd of the crossing; 0.5 and 0.7 do as well
-_SETTLED: Final = (
-    0.05,
-    0.12,
-    0.5,
-)  # sd of x* that ends exploration: in decades, in the curve's sd
+_SETTLED: Final = (0.05, 0.12, 0.5)  # sd of x* that ends it: in decades, in the curve's sd
 _SEPARATION: Final = 0.1  # decades beyond x* at which a test of a narrow curve should pass
-_SEPARATIONS: Final = (
-    0.1,
-    0.14,
-    0.2,
-    0.28,
-    0.4,
-    0.57,
-    0.8,
-    1.13,
-    1.6,
-)  # in the curve's sd; few, for caches
+# In the curve's sd; few, for caches.
+_SEPARATIONS: Final = (*(0.1, 0.14, 0.2, 0.28, 0.4), *(0.57, 0.8, 1.13, 1.6))
 _CLOSE: Final = 0.28  # the least separation that is tried whatever the gradient
 _SAFE: Final = 0.8  # P(pass) wanted of a chain's first test
 _HOPEFUL: Final = 0.3  # P(pass) wanted of a further step
@@ -129,7 +116,7 @@ class Search:
                 self.points.append(Tested("", x, count, successes, stage="explore"))
                 self.observe(place, count, successes)
                 used += count
-            width = self.curve.summary.sd
+            width = self.curve.width
             least, enough, part = _SETTLED
             settled = max(least, min(enough, part * width))
             where, sd = self.curve.crossing(self.p_max)
@@ -148,7 +135,9 @@ class Search:
             level = FIRST_CHAIN * self.alpha if chain == 0 else 0.2 * self.alpha / 2**chain
             stage = "walk" if chain == 0 else f"fallback {chain}"
             if not explored and not (chain == 0 and self.idle(level)):
-                self.believe(self.domain, self.control, bool(self.offset))  # a lost test told more
+                self.believe(
+                    self.domain, self.control, bool(self.offset)
+                )  # a lost test tells more
                 yield from self.explore()
                 explored = True
             test, chance = self.suited(level) if chain == 0 else self.surest(level)
@@ -199,14 +188,14 @@ class Search:
 
     def suited(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
         """A test suited to the gradient of the curve, and its P(pass) at every candidate."""
-        return self.prospects(level, separation(self.curve.summary.sd))
+        return self.prospects(level, separation(self.curve.width))
 
     def surest(self, level: float) -> tuple[SequentialTest, NDArray[np.float64]]:
         """The test with the best chance anywhere: after a fail a floor may matter, not a gradient.
 
         None is much longer than the gradient asks for.
         """
-        closest = min(_CLOSE, separation(self.curve.summary.sd))
+        closest = min(_CLOSE, separation(self.curve.width))
         choices = [self.prospects(level, item) for item in _SEPARATIONS if item >= closest]
         return max(choices, key=lambda choice: float(choice[1].max()))
 
@@ -290,7 +279,7 @@ def separation(width: float) -> float:
     [1.6, 0.57, 0.28, 0.1]
     """
     wanted = _SEPARATION * math.sqrt(max(1.0, width / _NARROW)) / width
-    return min(_SEPARATIONS, key=lambda each: abs(math.log(each / wanted)))
+    return min(_SEPARATIONS, key=lambda item: abs(math.log(item / wanted)))
 
 
 def tests_of(p_max: float, level: float) -> list[SequentialTest]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from scipy.special import ndtr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CurveSummary", "SuccessCurve"]
+__all__ = ["SuccessCurve"]
 
 _STEP: Final = 0.025  # decades between neighbouring strengths: 6 % of the parameter
 _MARGIN: Final = 1.5  # decades by which μ may lie outside the domain of strengths
@@ -29,16 +29,6 @@ _WIDTH_PRIOR: Final = np.array([1, 1, 1, 1, 1, 1, 1, 1 / 6, 1 / 6])  # few fall 
 _FLOORS: Final = np.array([0.0, 0.01, 0.03, 0.08])
 _FLOOR_PRIOR: Final = np.array([0.55, 0.15, 0.15, 0.15])
 _LOCATION_SCALE: Final = 0.5  # decades; Cauchy: a warm start is mostly good and sometimes far off
-
-
-@dataclass(frozen=True)
-class CurveSummary:
-    """Posterior means of μ, log sd and f; a few wide curves must not decide how wide it is."""
-
-    mu: float
-    sd: float
-    floor: float
-    ceiling: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,30 +74,23 @@ def _grid(low: float, high: float, ceiling: float) -> _Grid:
     )
 
 
-_Counts = tuple[tuple[int, int, int], ...]  # place, units and successes, one after the other
 _Function = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 
 
 @dataclass(frozen=True, eq=False)
 class SuccessCurve:
-    """The posterior over (sd, f) × μ after some counts; a new count gives a new posterior.
-
-    The same counts give the very same curve, which keeps what it was asked for: a procedure that
-    is replayed asks for all of it again.
-    """
+    """The posterior over (sd, f) × μ after some counts; a new count gives a new posterior."""
 
     grid: _Grid
     log_weight: NDArray[np.float64]
-    ends: tuple[float, float]
     ceiling: float
-    counts: _Counts
-    _expected: dict[_Function | None, NDArray[np.float64]] = field(default_factory=dict)
-    _crossings: dict[float, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def prior(cls, low: float, high: float, ceiling: float = 1.0) -> SuccessCurve:
         """Before any count, for strengths in low ≤ x ≤ high."""
-        return _posterior((low, high), round(ceiling, 2), ())
+        ceiling = round(ceiling, 2)
+        grid = _grid(low, high, ceiling)
+        return cls(grid, grid.log_prior, ceiling)
 
     @property
     def strengths(self) -> NDArray[np.float64]:
@@ -116,9 +99,10 @@ class SuccessCurve:
 
     def observe(self, index: int, units: int, successes: int) -> SuccessCurve:
         """The posterior after `successes` of `units` at strengths[index]."""
-        return _posterior(
-            self.ends, self.ceiling, (*self.counts, (int(index), int(units), int(successes)))
-        )
+        window = self.grid.window(index)
+        gain = successes * self.grid.log_hit[:, window]
+        gain += (units - successes) * self.grid.log_miss[:, window]
+        return SuccessCurve(self.grid, self.log_weight + gain, self.ceiling)
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
@@ -129,11 +113,6 @@ class SuccessCurve:
 
     def expect(self, function: _Function | None = None) -> NDArray[np.float64]:
         """E[function(p(x))] at every strength; E[p(x)] without a function."""
-        if function not in self._expected:
-            self._expected[function] = self._expect(function)
-        return self._expected[function].copy()
-
-    def _expect(self, function: _Function | None) -> NDArray[np.float64]:
         grid, weight = self.grid, self.weights
         # What has no weight is left out: a sharp posterior keeps a tenth of the table.
         rows = weight.sum(axis=1) > 1e-4
@@ -149,11 +128,6 @@ class SuccessCurve:
 
     def crossing(self, rate: float) -> tuple[float, float]:
         """Posterior mean and sd of the x where p(x) = rate, held within the grid of μ."""
-        if rate not in self._crossings:
-            self._crossings[rate] = self._crossing(rate)
-        return self._crossings[rate]
-
-    def _crossing(self, rate: float) -> tuple[float, float]:
         grid, weight = self.grid, self.weights
         # p falls with x, so the number of columns above the rate marks the crossing of each row.
         above = (grid.rates > rate).sum(axis=1)
@@ -165,27 +139,6 @@ class SuccessCurve:
         return mean, math.sqrt(max(0.0, float((weight * (where - mean) ** 2).sum())))
 
     @cached_property
-    def summary(self) -> CurveSummary:
-        """Posterior means."""
-        grid, weight = self.grid, self.weights
-        rows = weight.sum(axis=1)
-        return CurveSummary(
-            mu=float(weight.sum(axis=0) @ grid.mu),
-            sd=math.exp(float(rows @ np.log(grid.sd))),
-            floor=float(rows @ grid.floor),
-            ceiling=self.ceiling,
-        )
-
-
-@lru_cache(maxsize=512)
-def _posterior(ends: tuple[float, float], ceiling: float, counts: _Counts) -> SuccessCurve:
-    if not counts:
-        grid = _grid(*ends, ceiling)
-        return SuccessCurve(grid, grid.log_prior, ends, ceiling, counts)
-    *_, (index, units, successes) = counts
-    before = _posterior(ends, ceiling, counts[:-1])
-    grid = before.grid
-    window = grid.window(index)
-    gain = successes * grid.log_hit[:, window]
-    gain += (units - successes) * grid.log_miss[:, window]
-    return SuccessCurve(grid, before.log_weight + gain, ends, ceiling, counts)
+    def width(self) -> float:
+        """The posterior mean of sd, by its logarithm: a few wide curves must not decide it."""
+        return math.exp(float(self.weights.sum(axis=1) @ np.log(self.grid.sd)))

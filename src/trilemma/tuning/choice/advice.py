@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.verdict import RoundsPoint
 
 __all__ = [
-    "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt", "untried", "weak",
-    "weighed",
+    "PROVISIONAL", "advice", "contradictions", "headline", "limits", "not_yet", "unlearnt",
+    "untried", "weak", "weighed",
 ]  # fmt: skip
+
+PROVISIONAL: Final = "Provisional:"
+"""How a limit begins that says of a verdict that a better one follows."""
 
 _KNOWS: Final = {
     "nothing": "knows only the model and the messages",
     "public": "owns public records of the same kind",
-    "candidates": "has a list of {n} candidates",
-    "rest": "has a list of {n} candidates and every other record of every client",
+    "candidates": "holds the {n} candidates",
+    "rest": "holds the {n} candidates and every other record of every client",
 }
 _SHOWN_AS: Final = {
     "first": "attacks on the first answer",
@@ -45,7 +48,8 @@ _COMBINED: Final = "randomization+secret-sharing"
 def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | None = None) -> str:
     """Who is held off, over which rounds, out of how many candidates, and how often it is right.
 
-    "A server that has a list of 100 candidates guesses the right one in at most 21 of 100 cases."
+    "A server that holds the 100 candidates and sees one round that used the record singles it
+    out in at most 21 of 100 attempts; guessing gives 1. At 95 % confidence."
     """
     proof = None if chosen is None else chosen.certificate
     if proof is not None or request.knows == "anyone":
@@ -54,59 +58,35 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
     who = "A server" if request.adversary is Adversary.SERVER else "A curious client"
     knows = _KNOWS[request.knows].format(n=claim.candidates)
     if claim.rounds == 1:
-        over = "in one round that is known to hold the record"
+        seen = " and sees one round that used the record"
     else:
-        told = "is told" if claim.participation == "known" else "is not told"
-        over = f"over {claim.rounds} rounds, and {told} which of them held the record,"
-    blind = 100 / claim.candidates
-    if request.preset == "quick":
-        sure = f"{100 * request.confidence:.0f} % confidence"
-        who = f"A quick look, at {sure}: {who[0].lower()}{who[1:]}"
+        knowing = "knows" if claim.participation == "known" else "does not know"
+        seen = f", sees all {claim.rounds:,} rounds and {knowing} which of them used the record"
+    sure = f"at {100 * request.confidence:.0f} % confidence"
+    quick = "A quick look, " if request.preset == "quick" else ""
     return (
-        f"{who} that {knows} and watches {over} guesses the right one of {claim.candidates} "
-        "records "
-        f"in at most {100 * p_max:.0f} of 100 cases (a blind guess: {blind:.2g})."
-    ).replace("watches in one", "watches one")
+        f"{who} that {knows}{seen} singles it out of {claim.candidates} records in at "
+        f"most {100 * p_max:.0f} of 100 attempts; guessing gives {100 / claim.candidates:.2g}. "
+        f"{quick}{sure if quick else sure.capitalize()}."
+    )
 
 
 def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
     """What the verdict does not cover, which a reader must know before anything else."""
-    claim = plan.claim
     if chosen is not None and chosen.certificate is not None:
         transport = parse_protection(chosen.protection or "none").transport
         return proved_limits(chosen.certificate, transport.name, plan.request.adversary)
     sentences = []
-    if claim.rounds == 1:
-        sentences.append(
-            "One round: an adversary that combines the updates of several rounds learns more."
-        )
-    sentences.append("Honest but curious: whoever deviates from the protocol is not covered.")
+    if plan.claim.rounds == 1:
+        sentences.append("Several rounds. An attacker who combines their updates learns more.")
+    sentences.append("Attackers who deviate from the protocol.")
     if chosen is None or chosen.basis == "measured":
-        sentences.append(
-            f"These attackers only ({', '.join(plan.suite.attacks)}, with the effort stated), "
-            f"with the knowledge stated: one that knows more of the data may guess right more "
-            f"often; `--knows rest` measures, and `--knows anyone` proves."
-        )
-        if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
-            sentences.append(
-                f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
-                f"more than twice as many numbers as are read: {', '.join(lost)}."
-            )
-        sentences.append(
-            "An average over records, clients, models and draws: single records may leak more."
-        )
-        if claim.rounds > 1:
-            used = 100 * plan.setting.used(claim.rounds)
-            sentences.append(
-                f"About a record that the training uses, as it does {used:.3g} % of them: what "
-                f"the others leak is not averaged in."
-            )
+        sentences += _of_measurement(plan)
     sentences += _apart(plan)
-    if claim.inserted:
+    if plan.claim.inserted:
         sentences.append(
-            "The clients hold too few records for candidate sets of their own: the claim is "
-            "about a "
-            "record that was inserted in place of one of the client's."
+            "The clients hold too few records for candidate sets of their own: the claim is about "
+            "a record that was inserted in place of one of the client's."
         )
     if chosen is not None and chosen.protection is not None:
         whole = plan.deployment.parameters
@@ -120,11 +100,36 @@ def limits(plan: Plan, chosen: Candidate | None) -> tuple[str, ...]:
         sentences.append(f"Nothing is proved here: {plan.unprovable}")
     sentences += refused_above(plan, chosen)
     sentences.append(
-        "The server is the adversary: what a curious client gets is shown beside it."
+        "A curious client. What it gets is shown beside what the server gets."
         if plan.request.adversary is Adversary.SERVER
-        else "A curious client is the adversary: what the server gets is shown beside it."
+        else "The server. What it gets is shown beside what a curious client gets."
     )
     return tuple(sentences)
+
+
+def _of_measurement(plan: Plan) -> list[str]:
+    """What games with some attackers cannot say."""
+    tried = ", ".join(plan.suite.attacks)
+    others = (
+        f"Other attacks, and attackers who know more. Tried were {tried}; `--knows rest` "
+        "measures who knows more, and `--knows anyone` proves."
+    )
+    sentences = [others]
+    if lost := [name for name in plan.suite.attacks if name in plan.suite.lost]:
+        sentences.append(
+            f"Not tried on sums of {plan.scenario.per_round} clients, where they would search "
+            f"more than twice as many numbers as are read: {', '.join(lost)}."
+        )
+    sentences.append(
+        "Single records, which may leak more than the average over records and clients."
+    )
+    if plan.claim.rounds > 1:
+        used = 100 * plan.setting.used(plan.claim.rounds)
+        sentences.append(
+            f"Records that the training leaves out. It uses {used:.2g} % of them, and the "
+            f"rate is that of records that it uses."
+        )
+    return sentences
 
 
 def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[str, ...]:
@@ -140,7 +145,7 @@ def weak(chosen: Candidate | None, won: Mapping[str, int], games: int) -> tuple[
     said = (
         f"Weak attackers: without any protection the best of them ({best}) is right in "
         f"{won[best]} of {games} single rounds, so that holding them off says little of better "
-        f"ones; `--knows rest` asks one that nobody with less knowledge beats."
+        f"ones; `--knows rest` asks one that no attacker with less knowledge beats."
     )
     return (said,)
 
@@ -150,9 +155,8 @@ def _apart(plan: Plan) -> list[str]:
     return [
         f"Client {k} is set apart: with {plan.setting.records[k]} records it has too few for a "
         "candidate set of its own, and no game is about a record of it. In an update of few "
-        "records "
-        f"each shows more: leave the client out, or let it send under secure aggregation only, "
-        f"or ask for a proof, which holds for it as for the others."
+        "records each shows more: leave the client out, or let it send under secure aggregation "
+        "only, or ask for a proof, which holds for it as for the others."
         for k in plan.claim.apart
     ]
 
@@ -162,14 +166,14 @@ def not_yet(
 ) -> tuple[str, ...]:
     """What was not finished when the minutes were over, and how far it got."""
     if pending:
-        return ("Provisional: attacks on this answer are still under way, and follow.",)
+        return (f"{PROVISIONAL} attacks on this answer are still under way, and follow.",)
     if not unfinished or plan.request.minutes is None:
         return ()
-    each = ", ".join(
+    names = ", ".join(
         f"{_SHOWN_AS.get(name, name)} ({games} games played)" for name, games in unfinished.items()
     )
     said = (
-        f"After {plan.request.minutes:g} minutes attacks were ended. Not finished: {each}. The "
+        f"After {plan.request.minutes:g} minutes attacks were ended. Not finished: {names}. The "
         f"same command goes on with them, for as long again."
     )
     return (said,)
@@ -233,22 +237,33 @@ def contradictions(points: Sequence[RoundsPoint]) -> tuple[str, ...]:
 
 def advice(candidates: Sequence[Candidate], request: Request, setting: Setting) -> str:
     """Where nothing keeps the budget: the smallest leakage reached, and what would help."""
-    reached = [item for item in candidates if item.smallest_leakage is not None]
-    able = [item for item in candidates if item.feasible and item.deployable]
+    able = any(item.feasible and item.deployable for item in candidates)
     if not able and any(item.breaks_a_cap for item in candidates):
         return "Some protections keep the budget but not the caps; raise a cap, or the budget."
+    helps = f"{', '.join(_ways(candidates, request, setting))} or a larger budget"
+    reached = {
+        item.name: item.smallest_leakage
+        for item in candidates
+        if item.smallest_leakage is not None
+    }
+    if not reached:
+        return f"Nothing was measured below the budget of {request.budget:g}; try {helps}."
+    best = min(reached, key=reached.__getitem__)
+    return (
+        f"The smallest upper limit of the leakage reached is {reached[best]:.3g}, by {best}; what "
+        f"would help: {helps}."
+    )
+
+
+def _ways(candidates: Sequence[Candidate], request: Request, setting: Setting) -> list[str]:
+    """What this federation could do besides what was tried."""
     tried = {item.name for item in candidates}
     ways = ["more clients"] if setting.clients < 20 else []
     ways += ["larger batches"]
-    if _COMBINED not in tried and setting.clients > 1:
+    if setting.clients < 2:
+        return ways
+    if _COMBINED not in tried:
         ways += [f"a combined protection such as {_COMBINED}"]
-    if request.adversary is Adversary.SERVER and "paillier" not in tried and setting.clients > 1:
+    if request.adversary is Adversary.SERVER and "paillier" not in tried:
         ways += ["paillier, whose server reads nothing"]
-    helps = f"{', '.join(ways)} or a larger budget"
-    if not reached:
-        return f"Nothing was measured below the budget of {request.budget:g}; try {helps}."
-    best = min(reached, key=lambda each: each.smallest_leakage or 0.0)
-    return (
-        f"The smallest upper limit of the leakage reached is {best.smallest_leakage:.3g}, by "
-        f"{best.name}; what would help: {helps}."
-    )
+    return ways

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.jobs import AttackJob
     from trilemma.tuning.families.family import Family
-    from trilemma.tuning.families.game_counts import Seen
+    from trilemma.tuning.families.game_counts import GameResults
     from trilemma.tuning.plan import Plan
 
 __all__ = ["Choice", "attacked", "certain", "choose", "control_of", "controls"]
@@ -65,7 +65,7 @@ def attacked(plan: Plan) -> dict[str, Procedure[Any]]:
     return {"baseline": _baseline(plan), **wanted} if wanted else {}
 
 
-def controls(plan: Plan) -> dict[str, Procedure[Seen]]:
+def controls(plan: Plan) -> dict[str, Procedure[GameResults]]:
     """By attack its games on unprotected single rounds, the strongest first."""
     return {control_of(job.attacks[0]): _control(job) for job in control_jobs(plan.suite)}
 
@@ -75,7 +75,7 @@ def control_of(attack: str) -> str:
     return f"control, {attack}"
 
 
-def _control(job: AttackJob) -> Procedure[Seen]:
+def _control(job: AttackJob) -> Procedure[GameResults]:
     return seen_of(job, (yield [job]))
 
 

@@ -1,4 +1,4 @@
-"""What another adversary picks at what was chosen: measured, not tuned for."""
+"""How often another adversary guesses right at what was chosen: measured, not tuned for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from trilemma.attacks.crafted import IMPRINT, hidden_linear
 from trilemma.game.jobs import AttackJob
-from trilemma.game.playing.suite import suite_of
+from trilemma.game.playing.suite import why_not
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 from trilemma.tuning.families.game_counts import played
@@ -25,7 +25,7 @@ BESIDE_GAMES: Final = 16
 
 
 def beside(plan: Plan, chosen: Candidate | None) -> Procedure[tuple[Beside, ...]]:
-    """What another adversary picks at what was chosen; of what is proved, a malicious server."""
+    """How often another adversary guesses right; of what is proved, a malicious server."""
     if chosen is not None and chosen.certificate is not None:
         return (yield from crafted_beside(plan, chosen))
     if chosen is None or plan.setting.clients < 2:
@@ -74,7 +74,4 @@ def _crafted(plan: Plan, protection: Protection) -> Procedure[tuple[Beside, ...]
 def craftable(plan: Plan) -> bool:
     """Whether a hidden layer of the model can be made to show the records that it reads."""
     scenario = plan.scenario
-    return (
-        hidden_linear(scenario.task.model) is not None
-        and "analytic" in suite_of(scenario, "nothing").attacks
-    )
+    return hidden_linear(scenario.task.model) is not None and why_not(scenario, "analytic") is None

@@ -23,7 +23,7 @@ from trilemma.tuning.results.verdict import PaperLeakage, RoundsPoint
 from trilemma.tuning.time_left import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from trilemma.game.playing.claims import Participation
     from trilemma.tuning.plan import Plan
     from trilemma.tuning.results.candidate import Candidate
+
+    _Curve = tuple[KnowledgeLevel, Participation]
 
 __all__ = ["leakage_by_rounds", "paper_leakage", "possible_shown"]
 
@@ -77,7 +79,7 @@ def _visible(plan: Plan, chosen: Candidate) -> bool:
 def leakage_by_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint, ...]]:
     """Leakage after 1 .. R rounds of the same trainings; participation known, and secret too.
 
-    All play games of their own, of a number fixed beforehand. Secret is what nobody is told under
+    All play games of their own, of a number fixed beforehand. Participation is secret under
     Poisson sampling; it is inferred under Gaussian noise. Above them stands what is proved, if
     anything is; of a proof, what it says of fewer rounds.
     """
@@ -86,12 +88,12 @@ def leakage_by_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPo
     if plan.claim.rounds == 1 or not _visible(plan, chosen):
         return ()
     leads = _leads(plan)
-    # Those who have a belief look at the same trainings.
+    # Attacks with a belief look at the same trainings.
     believers = tuple(lead for knows, lead in leads.items() if knows in _BELIEVERS)
     believed: dict[str, tuple[int, ...]] = {}
     if believers:
         believed = yield from _played(plan, chosen, believers, _GAMES, "known")
-    curves: dict[tuple[KnowledgeLevel, Participation], tuple[tuple[int, ...], int]] = {}
+    curves: dict[_Curve, tuple[tuple[int, ...], int]] = {}
     for knows, lead in leads.items():
         if knows in _BELIEVERS:
             curves[knows, "known"] = believed[lead], _GAMES
@@ -107,52 +109,58 @@ def leakage_by_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPo
 
 
 def _in_order(
-    plan: Plan,
-    curves: Mapping[tuple[KnowledgeLevel, Participation], tuple[tuple[int, ...], int]],
-    bounds: Sequence[RoundsPoint],
+    plan: Plan, curves: Mapping[_Curve, tuple[tuple[int, ...], int]], bounds: Sequence[RoundsPoint]
 ) -> list[RoundsPoint]:
     """The points of games won after each of the checkpoints, from the least knowledge up.
 
-    Who knows more, is told the rounds, or has seen more of them, wins at least as often, and
-    nobody more often than is proved: intervals are the envelopes of all points, and a rate is the
-    largest of whoever knows and has seen no more. Records are used in the whole training, after
-    fewer rounds perhaps not yet.
+    An attacker who knows more, or the rounds, or has seen more of them, wins at least as often,
+    and none more often than is proved: intervals are the envelopes of all points, and a rate is
+    the largest of those who know and have seen no more. Records are used in the whole training,
+    after fewer rounds perhaps not yet.
     """
     steps, kappa = checkpoints(plan.claim.rounds), plan.claim.kappa
-    known = [knows for knows in KNOWLEDGE_LEVELS if (knows, "known") in curves]
-    chains: list[list[tuple[KnowledgeLevel, Participation]]] = [
-        [(knows, "known") for knows in known]
+    ends: dict[_Curve, list[NDArray[np.float64]]] = {}
+    for curve, own in _envelopes(plan, curves, bounds):
+        if curve in ends:  # who knows the rounds is at the end of both chains
+            own[:2] = [np.maximum(*pair) for pair in zip(ends[curve][:2], own[:2], strict=True)]
+        elif curve[1] == "secret":
+            own[2] = np.minimum(own[2], _proof(bounds, "secret", steps, kappa))
+        ends[curve] = own
+    points = []
+    for curve, own in ends.items():
+        for step, value, low, high in zip(steps, *(item[::-1] for item in own), strict=True):
+            rate = np.clip(value, min(low, high), max(low, high))
+            leaks = (bernoulli_leakage(float(end), kappa) for end in (rate, low, high))
+            points.append(RoundsPoint(*curve, step, Estimate(*leaks), crossed=bool(low > high)))
+    return points
+
+
+def _envelopes(
+    plan: Plan, curves: Mapping[_Curve, tuple[tuple[int, ...], int]], bounds: Sequence[RoundsPoint]
+) -> Iterator[tuple[_Curve, list[NDArray[np.float64]]]]:
+    """Rates and limits [rate, lower, upper] of each curve, the most rounds first.
+
+    Curves are in chains, in each of which the next wins at least as often: all that know the
+    rounds, by knowledge; and each that does not, below the same with the rounds.
+    """
+    steps, kappa = checkpoints(plan.claim.rounds), plan.claim.kappa
+    known: list[_Curve] = [(k, "known") for k in KNOWLEDGE_LEVELS if (k, "known") in curves]
+    secret: list[list[_Curve]] = [
+        [curve, (curve[0], "known")] for curve in curves if curve[1] == "secret"
     ]
-    chains += [[key, (key[0], "known")] for key in curves if key[1] == "secret"]
+    chains = [known, *secret] if known else secret
     rows = sum(map(len, chains))
-    ends: dict[tuple[KnowledgeLevel, Participation], tuple[NDArray[np.float64], ...]] = {}
-    for chain in filter(None, chains):
+    for chain in chains:
         # Most rounds first: fewer are as if there were more noise.
-        won = np.array([curves[key][0] for key in chain])[:, ::-1]
-        games = np.array([[curves[key][1]] * len(steps) for key in chain])
+        won = np.array([curves[curve][0] for curve in chain])[:, ::-1]
+        games = np.array([[curves[curve][1]] * len(steps) for curve in chain])
         sure = 1 - (1 - plan.request.confidence) * len(chain) / rows
         lower, upper, _ = envelopes(won, games, _proof(bounds, "known", steps, kappa), sure)
         rates = np.maximum.accumulate(
             np.maximum.accumulate((won / games)[:, ::-1], axis=1)[:, ::-1], axis=0
         )
-        for key, *own in zip(chain, rates, lower, upper, strict=True):
-            if key in ends:  # told the rounds, at the end of both chains
-                before = ends[key]
-                own = [*(np.maximum(*pair) for pair in zip(before[:2], own, strict=False)), own[2]]
-            elif key[1] == "secret":
-                own[2] = np.minimum(own[2], _proof(bounds, "secret", steps, kappa))
-            ends[key] = tuple(own)
-    return [
-        RoundsPoint(
-            *key,
-            step,
-            Estimate(*(bernoulli_leakage(float(end), kappa) for end in (rate, low, high))),
-            crossed=bool(low > high),
-        )
-        for key, own in ends.items()
-        for step, value, low, high in zip(steps, *(item[::-1] for item in own), strict=True)
-        for rate in [float(np.clip(value, min(low, high), max(low, high)))]
-    ]
+        for curve, *own in zip(chain, rates, lower, upper, strict=True):
+            yield curve, own
 
 
 def _proof(

@@ -1,7 +1,7 @@
 """How a family fares: the weakest strength at which every attack passes its own test.
 
-Each attack ends a game with one guess; the claim that none picks the target record more often than
-p_max is an intersection-union test: every attack is tested at the full level, and the claim
+Each attack ends a game with one guess; the claim that none guesses the target record more often
+than p_max is an intersection-union test: every attack is tested at the full level, and the claim
 holds if all pass. Strengths are searched with the leading attack; the others are tested where it
 passes. If one of them fails, the search goes on with that one, from a stronger floor: where
 several attacks are near p_max, all of them pass together only with some room.
@@ -38,14 +38,14 @@ from trilemma.tuning.calibration.sequential_test import usual_test
 from trilemma.tuning.families.game_counts import (
     CONTROL,
     Counts,
+    GameKey,
+    GameResults,
     Measured,
-    Played,
-    Seen,
     counted,
     cut,
-    noting,
     pieces,
     played,
+    recording,
     seen_of,
     total,
 )
@@ -83,7 +83,7 @@ FRESH: Final = 100
 _ESTIMATE: Final = 36  # games that estimate the strength of another knowledge
 
 
-_Log = list[tuple[float, str, Seen]]
+_Log = list[tuple[float, str, GameResults]]
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Calibrator:
         rounds: int | None = None,
         chunk: int = CHUNK,
     ) -> Procedure[Counts]:
-        """Play that many games of a stream from its first, `chunk` of them a job."""
+        """TrialPlayer that many games of a stream from its first, `chunk` of them a job."""
         job = AttackJob(
             stream,
             protection.describe(),
@@ -133,15 +133,15 @@ class Calibrator:
             for name, result in zip(self.suite.attacks, results, strict=True)
         }
         failed = sum(sum(result.failed.values()) for result in results)
-        return counted([Seen(np.asarray(results[0].client), correct, failed)])
+        return counted([GameResults(np.asarray(results[0].client), correct, failed)])
 
     def measure(self, family: Family) -> Procedure[Measured]:
         """The weakest strength of a family at which every attack of that knowledge passes.
 
         Where the bare sum passes, nothing need be added to it: one claim, tested once.
         """
-        games: set[Played] = set()
-        found = yield from noting(self._measured(family), games)
+        games: set[GameKey] = set()
+        found = yield from recording(self._measured(family), games)
         return replace(found, games=len(games))
 
     def _measured(self, family: Family) -> Procedure[Measured]:
@@ -153,21 +153,20 @@ class Calibrator:
                 return alone
         return (yield from self._searched(family))
 
-    def estimate(self, family: Family, rounds: int) -> Procedure[tuple[float, Counts]]:
+    def estimate(self, family: Family) -> Procedure[tuple[float, Counts]]:
         """Of the strengths played, that nearest to where the leading attack should reach p_max.
 
-        By few games, and no test: the counts are of those at that very strength.
+        By few games of one round, and no test: the counts are of those at that very strength.
         """
         stream = f"{stream_of(family)}, {self.suite.knows}"
         log: _Log = []
-        play = Play(self, family, self.suite.lead, stream, rounds, log)
+        player = TrialPlayer(self, family, self.suite.lead, stream, 1, log)
         trials = crossing(self.p_max, domain=family.domain, units=_ESTIMATE)
-        reached = yield from play.all_of(trials)
+        reached = yield from player.all_of(trials)
         at = min((x for x, _, _ in log), key=lambda x: abs(x - reached))
         return at, counted([seen for x, _, seen in log if x == at])
 
     def _searched(self, family: Family) -> Procedure[Measured]:
-        rounds = self.rounds
         lead, floor = self.suite.lead, family.domain[0]
         tests: list[Tested] = []
         found: Calibration | None = None
@@ -175,9 +174,9 @@ class Calibrator:
             level = 0.75 * self.level / 4**attempt
             stream = f"{stream_of(family)}, attempt {attempt}"
             log: _Log = []
-            play = Play(self, family, lead, stream, rounds, log)
+            player = TrialPlayer(self, family, lead, stream, self.rounds, log)
             start = UNPROTECTED if attempt == 0 else floor
-            (won,) = yield from play.won([Trial(start, CHUNK, "control", 0)])
+            (won,) = yield from player.won([Trial(start, CHUNK, "control", 0)])
             trials = calibrate(
                 self.p_max,
                 Control(won, CHUNK),
@@ -186,7 +185,7 @@ class Calibrator:
                 unprotected=attempt == 0,
                 first_unit=CHUNK,
             )
-            found = yield from play.all_of(trials)
+            found = yield from player.all_of(trials)
             if found.strength is None:
                 return Measured(found, tuple(tests), None)
             point = next(p for p in reversed(found.points) if p.passed)
@@ -197,13 +196,12 @@ class Calibrator:
             others = yield from self._others(family, lead)
             shown = family.attacked(found.strength, self.adversary)
             tested = yield from self._tested(
-                *(others, shown, f"{stream}, the others", rounds, at),
-                level=_OTHERS * level,
+                *(others, shown, f"{stream}, the others", at), level=_OTHERS * level
             )
             tests += tested
             failed = [item.attack for item in tested if not item.passed]
             if not failed:
-                counts = yield from self._again(stream, shown, lead)
+                counts = yield from self._fresh_games(stream, shown, lead)
                 return Measured(found, tuple(tests), counts)
             lead, floor = failed[0], max(found.strength, family.domain[0]) + _ROOM
             if floor > family.domain[1] - _NARROW:
@@ -227,9 +225,8 @@ class Calibrator:
     def _single(self, family: Family) -> Procedure[Measured]:
         """Test the one strength there is: nothing is added to what the adversary reads.
 
-        The leading attack first: where it wins too often, nobody else need try.
+        The leading attack first: where it wins too often, no other need try.
         """
-        rounds = self.rounds
         shown = family.attacked(UNPROTECTED, self.adversary)
         stream = f"none of the {family.seen}"
         lead = self.suite.lead
@@ -237,7 +234,7 @@ class Calibrator:
         tests: list[Tested] = []
         for names in ((lead,), others):
             tests += yield from self._tested(
-                *(names, shown, stream, rounds, None), level=self.level, separation=_CLOSER
+                *(names, shown, stream, None), level=self.level, separation=_CLOSER
             )
             if not all(test.passed for test in tests):
                 break
@@ -255,10 +252,10 @@ class Calibrator:
         )
         counts = None
         if passed:
-            counts = yield from self._again(stream, shown, lead)
+            counts = yield from self._fresh_games(stream, shown, lead)
         return Measured(found, tuple(tests), counts)
 
-    def _again(self, stream: str, shown: Protection, lead: str) -> Procedure[Counts]:
+    def _fresh_games(self, stream: str, shown: Protection, lead: str) -> Procedure[Counts]:
         """Fresh games of the leading attack where every attack has passed."""
         return (yield from self.count(f"{stream}, again", shown, self.fresh, attacks=(lead,)))
 
@@ -267,7 +264,6 @@ class Calibrator:
         attacks: Sequence[str],
         shown: Protection,
         stream: str,
-        rounds: int,
         strength: float | None,
         *,
         level: float,
@@ -277,13 +273,13 @@ class Calibrator:
         test = usual_test(self.p_max, level, separation)
         tests: dict[str, Tested] = {}
         most = self.part if len(attacks) > 1 else CHUNK
-        if len(attacks) > 1:  # nobody passes before, so why wait for the slowest at every look
+        if len(attacks) > 1:  # none passes before: do not wait for the slowest at every look
             parts = pieces(test.looks[: test.soonest + 1], most)
-            yield from self._wins(stream, shown, parts, attacks, rounds)
+            yield from self._wins(stream, shown, parts, attacks)
         for look, units in enumerate(test.looks):
             pending = [name for name in attacks if name not in tests]
             parts = pieces(test.looks[: look + 1], most)
-            found = yield from self._wins(stream, shown, parts, pending, rounds)
+            found = yield from self._wins(stream, shown, parts, pending)
             for name, (won, *after) in found.items():
                 if (decision := test.decide(look, won)) is not None:
                     passed = decision == "pass"
@@ -316,7 +312,6 @@ class Calibrator:
         shown: Protection,
         parts: Sequence[tuple[int, int]],
         attacks: Sequence[str],
-        rounds: int,
     ) -> Procedure[dict[str, tuple[int, ...]]]:
         """Games of these parts (first, count) that each attack wins, and after fewer rounds too.
 
@@ -325,7 +320,7 @@ class Calibrator:
         spec = shown.describe()
         jobs = [
             AttackJob(
-                *(stream, spec, (name,), self.adversary, rounds),
+                *(stream, spec, (name,), self.adversary, self.rounds),
                 first=first,
                 count=count,
                 crafted=self.crafted,
@@ -342,7 +337,7 @@ class Calibrator:
 
 
 @dataclass(frozen=True)
-class Play:
+class TrialPlayer:
     """Plays the trials of a calibration of one family with one attack; `log` takes the games."""
 
     calibrator: Calibrator
@@ -353,7 +348,7 @@ class Play:
     log: _Log
 
     def all_of(self, trials: Trials[Found]) -> Procedure[Found]:
-        """Play what is wanted until the calibration ends."""
+        """TrialPlayer what is wanted until the calibration ends."""
         try:
             wanted = next(trials)
             while True:

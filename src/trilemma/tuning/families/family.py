@@ -27,7 +27,7 @@ from trilemma.protection.transports.paillier_transport import Paillier
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
 from trilemma.tuning.families.family_setting import Setting
-from trilemma.tuning.families.provable import certified_families
+from trilemma.tuning.families.proof_conditions import certified_families
 from trilemma.tuning.presets import PRESETS
 from trilemma.tuning.request import Request
 

@@ -72,13 +72,13 @@ class Setting:
             squared.append(2 * float((centred**2).sum()) / max(1, len(rows) - 1))
         if task.statistics is not None:
             largest = max(largest, _first_change(scenario, seed))
-        each = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
+        numbers = scenario.input_spec.size + max(0, (scenario.classes or 2) - 1)
         return cls(
             parameters=task.layout.size,
             clients=scenario.per_round,
             records=tuple(len(records) for records in scenario.records),
             unit_size=unit,
-            unknowns=each * unit,
+            unknowns=numbers * unit,
             spread=math.sqrt(float(np.mean(squared))),
             largest=largest,
         )

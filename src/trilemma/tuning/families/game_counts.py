@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTROL",
     "Counts",
+    "GameKey",
+    "GameResults",
     "Measured",
-    "Played",
-    "Seen",
     "counted",
     "cut",
-    "noting",
     "pieces",
     "played",
+    "recording",
     "seen_of",
     "total",
 ]
@@ -38,7 +38,7 @@ CONTROL: Final = "control"
 """The stream of unprotected single rounds, which all families share."""
 
 Found = TypeVar("Found")
-Played = tuple[str, str, str, int]
+GameKey = tuple[str, str, str, int]
 """A game that an attack plays: its stream, the protection, the attack, the game's number."""
 
 
@@ -81,7 +81,7 @@ class Measured:
     note: str = ""
 
 
-def noting(procedure: Procedure[Found], games: set[Played]) -> Procedure[Found]:
+def recording(procedure: Procedure[Found], games: set[GameKey]) -> Procedure[Found]:
     """The same procedure; notes each game of each attack, but for the control's."""
     try:
         jobs = next(procedure)
@@ -100,8 +100,8 @@ def noting(procedure: Procedure[Found], games: set[Played]) -> Procedure[Found]:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What became of the games of one request; `after` as in `Counts`."""
+class GameResults:
+    """The games of one job: clients, right guesses, how many failed; `after` as in `Counts`."""
 
     client: NDArray[np.int64]
     correct: dict[str, NDArray[np.bool_]]
@@ -118,15 +118,15 @@ def cut(job: AttackJob, chunk: int) -> list[AttackJob]:
     ]
 
 
-def played(job: AttackJob, chunk: int) -> Procedure[Seen]:
+def played(job: AttackJob, chunk: int) -> Procedure[GameResults]:
     """The games of a job, `chunk` of them at a time."""
     return seen_of(job, (yield cut(job, chunk)))
 
 
-def seen_of(job: AttackJob, parts: Sequence[AttackResult]) -> Seen:
+def seen_of(job: AttackJob, parts: Sequence[AttackResult]) -> GameResults:
     """The games of a job that was cut, of which these are the parts."""
     wins = {name: [np.asarray(part.correct[name]) for part in parts] for name in job.attacks}
-    return Seen(
+    return GameResults(
         np.concatenate([np.asarray(part.client) for part in parts]),
         {name: np.concatenate(win) for name, win in wins.items()},
         sum(sum(part.failed.values()) for part in parts),
@@ -135,7 +135,7 @@ def seen_of(job: AttackJob, parts: Sequence[AttackResult]) -> Seen:
 
 
 def pieces(looks: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """(first, count) of the tasks between looks: what was asked for before is asked for again.
+    """(first, count) of the jobs between looks, the same for a look as for all later ones.
 
     Those between two looks are as even as can be, of so many games at `most`.
 
@@ -150,7 +150,7 @@ def pieces(looks: Sequence[int], most: int) -> list[tuple[int, int]]:
     return found
 
 
-def counted(seen: Sequence[Seen]) -> Counts:
+def counted(seen: Sequence[GameResults]) -> Counts:
     """The games of several requests together."""
     client = np.concatenate([item.client for item in seen])
     names = seen[0].correct.keys()

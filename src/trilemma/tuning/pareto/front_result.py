@@ -20,7 +20,7 @@ __all__ = ["REFERENCE", "front_of"]
 
 REFERENCE: Final = (1.0, 1.0, 1.0)
 _ESTIMATE: Final = (
-    "The front is an estimate, not a certificate: its points were picked by the numbers shown, "
+    "The front is an estimate, not a certificate: its points were chosen by the numbers shown, "
     "and each interval holds for one point alone; tune shows that a budget is kept."
 )
 _ADVERSARY: Final = {
@@ -44,7 +44,7 @@ def front_of(
     objectives = [(place, point.objectives) for place, point in enumerate(points)]
     able = [(place, at) for place, at in objectives if at is not None]
     kept = [able[best] for best in non_dominated([at for _, at in able])]
-    kept.sort(key=lambda each: each[1])  # of equally near points, the knee leaks least
+    kept.sort(key=lambda pair: pair[1])  # of equally near points, the knee leaks least
     best = [at for _, at in kept]
     others = limits(plan, None)[:-1]
     return Front(

@@ -1,7 +1,7 @@
 """The measured front of three objectives, for who knows no weights: leakage, utility, efficiency.
 
 Every point is a family at a strength: games played by the leading attack, and trainings in
-pairs with and without it. The front is an estimate, not a certificate: its points are picked by
+pairs with and without it. The front is an estimate, not a certificate: its points are chosen by
 the very numbers that are shown.
 """
 
@@ -58,8 +58,8 @@ def pareto(
     asked = Request.of(request, settings)
     if asked.knows == "anyone":
         raise InvalidInput(
-            "a front is measured, and nothing that is measured holds for anyone; climb to the "
-            "knowledge 'rest' at most, or tune with knows='anyone'."
+            "a front is measured, and nothing that is measured holds for anyone; let the "
+            "attacker know the rest at most (knows='rest'), or tune with knows='anyone'."
         )
     if sampler not in SAMPLERS:
         raise UnknownName("sampler", sampler, SAMPLERS)

@@ -27,7 +27,7 @@ __all__ = ["PointEvaluator"]
 
 _CHUNK: Final = 32  # games of one task: two of 16 cost a third more
 
-UnitObserver = tuple["Seen", Protection]
+_Observed = tuple["Seen", Protection]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PointEvaluator:
             blank = replace(blank, basis="cryptographic", note=note)
         else:
             rounds = self.plan.claim.rounds if family.whole_training else 1
-            counts = yield from self._counts(self.sights(family, x), rounds)
+            counts = yield from self._counts(self.observed(family, x), rounds)
             blank = self._counted(blank, counts)
         return (yield from self._priced(blank, protection))
 
@@ -78,14 +78,14 @@ class PointEvaluator:
         )
         return tested if candidate.costs is None else _costing(tested, candidate.costs)
 
-    def sights(self, family: Family, x: float) -> list[UnitObserver]:
+    def observed(self, family: Family, x: float) -> list[_Observed]:
         """What the adversary reads; masks cancel in the sum, which the server reads too."""
-        seen: list[UnitObserver] = [(family.seen, family.attacked(x, self.plan.request.adversary))]
+        seen: list[_Observed] = [(family.seen, family.attacked(x, self.plan.request.adversary))]
         if not family.deployable and self.plan.setting.clients > 1:
             seen.append(("sum", Protection(transport=SecretSharing())))
         return seen
 
-    def _counts(self, seen: list[UnitObserver], rounds: int) -> Procedure[Counts]:
+    def _counts(self, seen: list[_Observed], rounds: int) -> Procedure[Counts]:
         """The same games at every strength, so that points differ by the protection alone."""
         calibrator = self.plan.calibrator()
         counted = [

@@ -114,7 +114,7 @@ class Study:
         self._tuned, self._untuned = tuple(tuned), tuple(untuned)
         self._seeds = Seeded(seed).child("study", owner or "")
         self._url = storage
-        logging.getLogger("optuna").setLevel(logging.WARNING)  # it tells of every trial
+        logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs every trial
         with self._one_sentence():
             self._storage, self._study = self._opened(name)
 
@@ -170,7 +170,7 @@ class Study:
             return chosen
 
     def finish(self, choice: Choice, point: Point) -> None:
-        """Keep a point; one without objectives, as its training diverged, is told as failed."""
+        """Keep a point; one without objectives, as its training diverged, has failed."""
         plain, objectives = _document().dump_python(point, mode="json"), point.objectives
         with self._one_sentence():
             choice.trial.set_user_attr(_RESULT, plain)

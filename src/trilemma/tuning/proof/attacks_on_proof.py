@@ -29,6 +29,7 @@ from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
+from trilemma.quantities import rounded_up
 from trilemma.tuning.families.game_counts import played
 from trilemma.tuning.proof.bounds_by_rounds import proved_points
 from trilemma.tuning.results.verdict import Beside, RoundsPoint
@@ -92,7 +93,7 @@ def crafted_beside(plan: Plan, chosen: Candidate) -> Procedure[tuple[Beside, ...
     statement = (
         f"with one and the same crafted model ({job.crafted}) in all rounds, it guesses the right "
         f"one of {size} in {right} of {job.count} games, where the proof allows a rate of "
-        f"{bounds[size]:.3g}, whatever the models are"
+        f"{rounded_up(bounds[size]):g}, whatever the models are"
     )
     who = "a malicious server that knows every other record"
     return (Beside(who, statement, plan.leakage(right, job.count), job.count, right),)
@@ -136,8 +137,8 @@ def proved_rounds(plan: Plan, chosen: Candidate) -> Procedure[tuple[RoundsPoint,
     if proof is None or plan.claim.rounds == 1:
         return ()
     both: tuple[Participation, ...] = ("secret", "known")
-    told = both if proof.participation == "secret" else both[1:]
-    points = proved_points(plan, proof.training, told, proof.remainder)
+    granted = both if proof.participation == "secret" else both[1:]
+    points = proved_points(plan, proof.training, granted, proof.remainder)
     able = attacks_on(plan, chosen)
     strong = {knows: able[knows] for knows in ("candidates", "rest") if knows in able}
     if not strong:

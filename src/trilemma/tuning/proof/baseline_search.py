@@ -70,7 +70,7 @@ def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
         step = yield from climb(at(decay), step, math.sqrt(2), farthest=1)
         (score,) = yield from at(decay)([step])
         found.append((score, recipe(step, decay)))
-    return max(found, key=lambda each: each[0])[1]
+    return max(found, key=lambda pair: pair[0])[1]
 
 
 def best_free(

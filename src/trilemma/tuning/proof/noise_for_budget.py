@@ -1,4 +1,4 @@
-"""From a request to noise: how much each client adds so that nobody exceeds the budget.
+"""From a request to noise: how much each client adds so that no attacker exceeds the budget.
 
 FedSGD clips every record's gradient to C before the mean over S, so that one record moves the sum
 by at most C/S. Every round uses all records, so that nothing rests on the secrecy of batches, and
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
     from trilemma.tuning.plan import Plan
 
-__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
+__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "bearable_records", "helpers_of"]
 
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
@@ -62,7 +62,7 @@ class Proof:
     `survivors` honest clients hide a record by their noise: the threshold less the helpers (and
     those whom a lying server may keep out of a large cohort's sum) where only the sum is seen, one
     where single messages are. `remainder` is what fixed point adds to
-    any success rate. `clients` of the `population` take part in a round; that hides nobody, as
+    any success rate. `clients` of the `population` take part in a round; that hides no record, as
     the server sees who does.
     """
 
@@ -111,12 +111,19 @@ class Proof:
             rounds=rounds,
             known_round=request.claim == "one-round",
             secret=request.participation == "secret",
-            most=_bearable(scenario),
+            most=bearable_records(scenario),
             person=request.person,
             candidates=request.candidates,
             remainder=remainder,
         )
         check_scenario(scenario, by_record=local_training.by_record)
+        if training.participation == "secret" and clients < len(sizes):
+            raise InvalidInput(
+                f"participation='secret' hides in which of {rounds} rounds a record was used, but "
+                f"{clients} of {len(sizes)} clients take part in a round, the server sees in "
+                "which, and fewer rounds hide it worse; let all clients take part, or leave "
+                "participation='known'."
+            )
         return cls(
             level=level,
             training=training,
@@ -266,7 +273,7 @@ def helpers_of(plan: Plan) -> int:
 
 
 @lru_cache(maxsize=1)  # families share it
-def _bearable(scenario: Scenario) -> int:
+def bearable_records(scenario: Scenario) -> int:
     """Records of a client whose gradients a round can pay for; backward takes twice as forward."""
     some = scenario.records[0].inputs[:2].to(scenario.device)
     forward = forward_flops(scenario.task, some) / len(some)

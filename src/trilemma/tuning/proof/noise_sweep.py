@@ -16,8 +16,7 @@ import numpy as np
 from trilemma.accounting.noise_calibration import success_bound
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.envelopes import envelopes
-from trilemma.game.costs import paired_estimate
-from trilemma.game.estimates import Estimate
+from trilemma.game.costs import in_points, paired_estimate
 from trilemma.game.job_results import Failed
 from trilemma.game.jobs import TrainJob
 from trilemma.protection.protection import Protection
@@ -37,10 +36,13 @@ from trilemma.tuning.results.success_by_noise import AttackerRate, TradeOff, Tra
 from trilemma.tuning.time_left import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from trilemma.execution.scheduler import Procedure
     from trilemma.federation.training import History
+    from trilemma.game.estimates import Estimate
     from trilemma.game.job_results import AttackResult
     from trilemma.game.jobs import AttackJob
     from trilemma.tuning.plan import Plan
@@ -57,63 +59,26 @@ def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None
     effort, proof = EFFORTS[plan.request.preset], chosen.certificate
     trainings = {factor: _trainings(plan, chosen, factor) for factor in effort.factors}
     games = _games(plan, chosen, effort)
-    jobs = [job for some in trainings.values() for job in some]
-    jobs += [part for job, _ in games for part in cut(job, CHUNK)]  # type: ignore[misc]
+    jobs: list[TrainJob | AttackJob] = [job for some in trainings.values() for job in some]
+    jobs += [part for job, _ in games for part in cut(job, CHUNK)]
     results = iter((yield jobs))
     trained = {factor: [next(results) for _ in some] for factor, some in trainings.items()}
+    won, played = _counts(plan, chosen, games, results)
     kept = [
         place
         for place, factor in enumerate(effort.factors)
         if not any(isinstance(result, Failed) for result in trained[factor])
     ]
-    won = np.zeros((len(KNOWLEDGE_LEVELS), len(effort.factors)), dtype=np.int64)
-    played = np.zeros_like(won)
-    for job, place in games:
-        parts: list[AttackResult] = [next(results) for _ in cut(job, CHUNK)]
-        seen = seen_of(job, parts)
-        for knows, name in attacks_on(plan, chosen).items():
-            if name in job.attacks:
-                won[KNOWLEDGE_LEVELS.index(knows), place] = int(seen.correct[name].sum())
-                played[KNOWLEDGE_LEVELS.index(knows), place] = job.count
-    won, played = won[:, kept], played[:, kept]
     factors = [effort.factors[place] for place in kept]
-    size = plan.claim.candidates
-    proved = np.array([_success(proof, factor, size) for factor in factors])
-    lower, upper, crossed = envelopes(won, played, proved, plan.request.confidence)
-    rates = ordered(won, played, proved, plan.claim.kappa)
-    metrics = [
-        _metric(trained[factor], plan.request.confidence, exactly=factor >= 1)
-        for factor in factors
-    ]
-    falling = _falling([metric.value for metric in metrics], factors.index(1.0))
-    points = []
-    for place, factor in enumerate(factors):
-        attackers = tuple(
-            AttackerRate(
-                knows=knows,
-                units=int(played[row, place]),
-                recovered=int(won[row, place]),
-                lower=float(lower[row, place]),
-                upper=float(upper[row, place]),
-                rate=float(rates[row, place]),
-            )
-            for row, knows in enumerate(KNOWLEDGE_LEVELS)
-        )
-        best = chosen.costs.best_unprotected_metric
-        points.append(
-            TradeOffPoint(
-                noise_multiplier=proof.noise_multiplier * factor,
-                variance=proof.variance * factor**2,
-                metric=metrics[place],
-                lost=chosen.costs.unprotected_metric - falling[place],
-                lost_to_best=None if best is None else best - falling[place],
-                proof=float(proved[place]),
-                attackers=attackers,
-                crossed=bool(crossed[:, place].any()),
-            )
-        )
+    points = _points(
+        plan,
+        chosen,
+        {factor: trained[factor] for factor in factors},
+        won[:, kept],
+        played[:, kept],
+    )
     return TradeOff(
-        candidates=size,
+        candidates=plan.claim.candidates,
         participation=proof.participation,
         rounds=proof.rounds,
         summed=_summed(plan, chosen),
@@ -124,6 +89,76 @@ def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None
         confidence=plan.request.confidence,
         points=tuple(points),
     )
+
+
+def _counts(
+    plan: Plan,
+    chosen: Candidate,
+    games: Sequence[tuple[AttackJob, int]],
+    results: Iterator[AttackResult],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Games won and played [K, Z], by knowledge and noise multiplier."""
+    shape = len(KNOWLEDGE_LEVELS), len(EFFORTS[plan.request.preset].factors)
+    won, played = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for job, place in games:
+        seen = seen_of(job, [next(results) for _ in cut(job, CHUNK)])
+        for knows, name in attacks_on(plan, chosen).items():
+            if name in job.attacks:
+                row = KNOWLEDGE_LEVELS.index(knows)
+                won[row, place], played[row, place] = int(seen.correct[name].sum()), job.count
+    return won, played
+
+
+def _points(
+    plan: Plan,
+    chosen: Candidate,
+    trained: Mapping[float, list[History]],
+    won: NDArray[np.int64],
+    played: NDArray[np.int64],
+) -> Iterator[TradeOffPoint]:
+    """By factor of the noise what trainings reach, what is proved, and what attackers reach."""
+    proof, costs, confidence = chosen.certificate, chosen.costs, plan.request.confidence
+    assert proof is not None
+    assert costs is not None
+    factors, best = list(trained), costs.best_unprotected_metric
+    proved = np.array([_success(proof, factor, plan.claim.candidates) for factor in factors])
+    metrics = [_metric(own, confidence, exactly=factor >= 1) for factor, own in trained.items()]
+    falling = _falling([metric.value for metric in metrics], factors.index(1.0))
+    attackers = _attackers(plan, won, played, proved)
+    for place, (factor, (rates, crossed)) in enumerate(zip(factors, attackers, strict=True)):
+        yield TradeOffPoint(
+            noise_multiplier=proof.noise_multiplier * factor,
+            variance=proof.variance * factor**2,
+            metric=metrics[place],
+            lost=costs.unprotected_metric - falling[place],
+            lost_to_best=None if best is None else best - falling[place],
+            proof=float(proved[place]),
+            attackers=rates,
+            crossed=crossed,
+        )
+
+
+def _attackers(
+    plan: Plan, won: NDArray[np.int64], played: NDArray[np.int64], proved: NDArray[np.float64]
+) -> Iterator[tuple[tuple[AttackerRate, ...], bool]]:
+    """By noise multiplier the rates of all attackers, and whether their limits cross."""
+    lower, upper, crossed = envelopes(won, played, proved, plan.request.confidence)
+    rates = ordered(won, played, proved, plan.claim.kappa)
+    for place in range(won.shape[1]):
+        yield (
+            tuple(
+                AttackerRate(
+                    knows=knows,
+                    units=int(played[row, place]),
+                    recovered=int(won[row, place]),
+                    lower=float(lower[row, place]),
+                    upper=float(upper[row, place]),
+                    rate=float(rates[row, place]),
+                )
+                for row, knows in enumerate(KNOWLEDGE_LEVELS)
+            ),
+            bool(crossed[:, place].any()),
+        )
 
 
 def possible_trade_off(plan: Plan) -> dict[Kind, int]:
@@ -200,4 +235,4 @@ def _metric(trained: list[History], confidence: float, *, exactly: bool) -> Esti
     found = paired_estimate([history.metric for history in trained], confidence)
     if exactly or not all(0 <= history.metric <= 1 for history in trained):
         return found
-    return Estimate(round(found.value, 2), found.low, found.high)
+    return in_points(found)

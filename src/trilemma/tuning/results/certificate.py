@@ -19,7 +19,7 @@ class Certificate:
     level), at the fewest honest survivors; `variance` is what each client adds to its update,
     whose records are clipped to `record_clip` each, or which is clipped to it as a whole where
     `clips_updates`. `success` bounds how often anyone guesses the right one of N, by N, and
-    `known` the same if the attacker is told which rounds held the record; `leakage` is the largest
+    `known` the same if the attacker knows which rounds held the record; `leakage` is the largest
     over all N, or that of the `candidates` claimed, reached at `worst_candidates`. `remainder`,
     for what fixed point leaves unproved, is in all of them. `epsilon` at `delta`, and the
     true-positive rate of membership inference at 1 % false positives, say the same in the words of

@@ -1,4 +1,4 @@
-"""A few records, drawn at random, beside what each attack makes of them and what it picks.
+"""A few records, drawn at random, beside what each attack makes of them and what it guesses.
 
 It holds records, so it is made only where the scenario's `show_records` says that they may be
 shown, and it lives in a file of its own: a verdict never holds one.
@@ -27,10 +27,10 @@ Picture = tuple[Level, ...] | tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """What `attack` makes of the records under one protection, and which candidate it picks.
+    """What `attack` makes of the records under one protection, and which candidate it guesses.
 
-    `made` is the reconstruction nearest to the pick; of an attack that owns the candidate set it
-    is the pick itself. `rounds` 1: one round that holds the record.
+    `made` is the reconstruction nearest to the guess; of an attack that owns the candidate set it
+    is the guess itself. `rounds` 1: one round that holds the record.
     """
 
     label: Label

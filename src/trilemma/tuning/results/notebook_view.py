@@ -1,7 +1,7 @@
-"""A verdict in a notebook: a line, a summary, figures and a frame.
+"""What a verdict shows of itself: a line, a summary, figures and a frame.
 
-Pictures and words are made in reporting/, above this room; it is asked by its name, so that
-nothing here depends on it until somebody looks.
+Pictures and words are made in reporting/, above this package; it is asked by its name, so that
+nothing here depends on it until a notebook shows a verdict.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return str(_notebook().verdict_cell(self))
+
+    def summary(self) -> str:
+        """The answer, its costs and its limits, in at most 23 lines of 80 columns."""
+        return str(_notebook().summary(self))
 
     def plot_leakage(self) -> Figure:
         """Of a proof success against accuracy; else what leaks, by strength, rounds or family."""

@@ -6,17 +6,18 @@ import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+import trilemma
 from trilemma.game.scenario_identity import code_hash
 
 __all__ = ["versions"]
 
-_LIBRARIES = ("trilemma", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "gmpy2")
+_LIBRARIES = ("torch", "numpy", "scipy", "dp-accounting", "cryptography", "gmpy2")
 
 
 @cache
 def versions() -> dict[str, str]:
     """Versions of what computed the numbers, and a hash of this package's own files."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "trilemma": trilemma.__version__}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)

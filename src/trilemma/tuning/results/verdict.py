@@ -119,8 +119,8 @@ class Federation:
     baseline: float | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, tag: str) -> Self:
-        """Describe a scenario whose keyed hash is `tag`."""
+    def of(cls, scenario: Scenario, data_hash: str) -> Self:
+        """Describe a scenario whose keyed hash this is."""
         return cls(
             scenario=scenario.name,
             clients=len(scenario.records),
@@ -129,7 +129,7 @@ class Federation:
             parameters=scenario.task.layout.size,
             public_records=len(scenario.public_records),
             public_is_test=scenario.public is None,
-            data_hash=tag,
+            data_hash=data_hash,
             metric=_metric(scenario),
             baseline=constant_metric(scenario),
         )

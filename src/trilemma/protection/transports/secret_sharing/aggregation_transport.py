@@ -47,10 +47,10 @@ class SecretSharing(FixedPointTransport):
 
     name: ClassVar[str] = "secret-sharing"
     caveat: ClassVar[str] = (
-        "Secret sharing: the server reads the sum; it must be honest but curious unless clients "
-        "pin each other's identities, and may lie then while fewer than 2t - n of n clients help "
-        "it, t being the threshold, above 2n/3; in a cohort so large that they mask with "
-        "neighbours alone, no more than the share `corrupt` of them."
+        "A server that lies, unless clients pin each other's identities. It reads the sum; where "
+        "identities are pinned it may lie while fewer than 2t - n of n clients help it, t being "
+        "the threshold, above 2n/3; in a cohort so large that they mask with neighbours alone, no "
+        "more than the share `corrupt` of them."
     )
     preparations: ClassVar[int] = 2
     brings: ClassVar[Brings] = "identity"

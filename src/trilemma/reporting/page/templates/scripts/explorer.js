@@ -24,8 +24,8 @@ function showPick(want, { own, options }) {
     say("status", `The verdict: ${data.own.proof}`);
     say("pick", data.own.headline);
     say("reading", data.document.statement);
-    say("how", "It was tested with fresh games of its own, so that it may be weaker than what the " +
-      "curves alone allow, which the table shows.");
+    say("how", data.document.basis !== "measured" ? "" : "It was tested with games of its own, so " +
+      "that it may be weaker than what the curves alone allow, which the table shows.");
     return;
   }
   say("status", "An estimate, no verdict");
@@ -46,6 +46,7 @@ function showPick(want, { own, options }) {
 }
 
 function showTable({ own, options }) {
+  const labels = [...document.querySelectorAll("#options th[scope=col]")].slice(1).map((each) => each.textContent);
   const rows = options.map(({ place, objective: cost, tied }, rank) => {
     const point = points[place];
     const cells = [
@@ -53,7 +54,7 @@ function showTable({ own, options }) {
       interval(point.utility_loss), lasts(point), interval(cost) + (tied ? " =" : ""),
     ];
     return html("tr", rank || own ? {} : { class: "chosen" },
-      html("th", { scope: "row" }, data.names[point.family]), ...cells.map((cell) => html("td", {}, cell)));
+      html("th", { scope: "row" }, data.names[point.family]), ...cells.map((cell, n) => html("td", { "data-label": labels[n] }, cell)));
   });
   document.querySelector("#options tbody").replaceChildren(...rows);
   const there = new Set(options.map((each) => points[each.place].family));

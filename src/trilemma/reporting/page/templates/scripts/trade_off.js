@@ -48,7 +48,7 @@ function tradeOffPlot(width) {
       const [at, rate] = curves[0].points[chosen];
       const [px, py] = place(at, rate);
       return [
-        ...across(budget, "budget", `budget ${number(100 * budget)} %`),
+        ...across(budget, "budget", `limit ${Number((100 * budget).toPrecision(2))} %`),
         svg("line", { class: "blind", x1: inner.left, x2: inner.right, y1: y(blind), y2: y(blind) }),
         ...drawn,
         ...labels.flatMap((each) => [
