@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from tests.tuning.simulating import simulate
 from transformers import GPT2Config, GPT2LMHeadModel
 from typer.main import get_command
@@ -50,3 +51,14 @@ def test_its_commands_are_understood(line: str) -> None:
     name, *words = shlex.split(line, comments=True)
     commands: Any = get_command(app)
     commands.commands[name].make_context(name, words)
+
+
+def test_there_is_something_to_learn_in_its_example() -> None:
+    """A logistic regression of scikit-learn beats the better constant by ten points."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(PYTHON[0], "first-hour.md", "exec"), names)
+    scenario = names["make_scenario"]()
+    learnt, test = scenario.pooled(), scenario.test_records
+    fitted = LogisticRegression().fit(learnt.inputs.numpy(), learnt.labels.numpy())
+    share = float(test.labels.float().mean())
+    assert fitted.score(test.inputs.numpy(), test.labels.numpy()) > max(share, 1 - share) + 0.1

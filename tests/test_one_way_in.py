@@ -117,7 +117,7 @@ def test_a_device_and_a_batch_change_what_does_not_take_them(given: Any) -> None
     with pytest.raises(InvalidInput, match="'gpu7' is none that torch knows"):
         trilemma.tune(given, device="gpu7", quiet=True, **SETTINGS)
     found = trilemma.tune(given, device="cpu", batch=2, quiet=True, **SETTINGS)
-    assert found.federation.batch == 2
+    assert found.federation.records_per_update == 2
 
 
 def test_an_unknown_keyword_is_refused() -> None:

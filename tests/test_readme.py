@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""What the README and the page on the paper show is what happens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text() + (ROOT / "docs" / "paper.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 COMMANDS = re.findall(r"^\$ (trilemma solve .*)$", README, flags=re.MULTILINE)
 
@@ -18,6 +19,13 @@ COMMANDS = re.findall(r"^\$ (trilemma solve .*)$", README, flags=re.MULTILINE)
 def test_the_readme_has_snippets() -> None:
     assert PYTHON
     assert COMMANDS
+
+
+def test_the_documentation_is_named_within_two_screens() -> None:
+    """A link comes after 90 lines at most, and after the two commands."""
+    lines = README.splitlines()
+    first = next(place for place, line in enumerate(lines) if "](docs/" in line)
+    assert lines.index("$ make test   # sets up .venv, then runs the tests") < first < 90
 
 
 @pytest.mark.parametrize("snippet", PYTHON)

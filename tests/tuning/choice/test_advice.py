@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.tuning.families.test_calibrator import SETTING
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
+from tests.tuning.small_families import SETTING
 
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.suite import Suite
