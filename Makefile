@@ -5,11 +5,12 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 READY := .venv/.ready
 TOOLS := .venv/.tools
 PEERS := .venv-peers/.ready
+FLOWER := .venv-flower/.ready
 
 # One thread a process: the tests run in two processes, and torch's threads would fight over cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all lint docs dist bench goldens
+.PHONY: demo test test-all test-flower lint docs dist bench goldens
 
 # Ten clients with batches of four digits each, 150 rounds; a run that was stopped goes on where it
 # was. Two families and one start an attack, to stay within minutes: leave that out for the rest.
@@ -22,6 +23,11 @@ test: $(TOOLS)
 
 test-all: $(TOOLS)
 	$(BIN)/pytest -n 2 -q -m "slow or not slow"
+
+# What touches Flower, with its newest release.
+test-flower: $(TOOLS) $(FLOWER)
+	PYTHONPATH=.venv-flower $(BIN)/pytest -n 2 -q tests/deployment tests/tuning/audit \
+		tests/protection/transforms/test_update_clipping.py
 
 lint: $(TOOLS)
 	$(BIN)/ruff check --no-cache .
@@ -61,4 +67,10 @@ $(PEERS): pyproject.toml constraints.txt benchmarks/peers.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check \
 		-c constraints.txt -r benchmarks/peers.txt -e .
+	touch $@
+
+# It needs newer packages than there are everywhere, and runs without them: so it lies over .venv.
+$(FLOWER): $(TOOLS)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target .venv-flower flwr==1.42.0
 	touch $@

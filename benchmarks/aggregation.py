@@ -236,7 +236,7 @@ def check_seconds() -> float:
 
 
 def disk_seconds() -> float:
-    """The median of some fsyncs, of which a node's diary takes two a round."""
+    """The median of some fsyncs, of which a node's round record takes two a round."""
     found = []
     with tempfile.TemporaryFile() as file:
         for _ in range(30):
@@ -289,7 +289,7 @@ The same in Flower's Ray simulation, wall seconds: the median of {ROUNDS} rounds
 it: FedAvg on Flower's grid. It has 1 exchange, secret sharing 2, with pins or without. Flower's \
 engine looks every .1 s for messages to take to nodes, and its grid every .1 s for replies (ours \
 looks sooner), so that an exchange takes .1 s and more however little is to be done. \
-With pins each node forces its diary to the disk twice a round.
+With pins each node forces its round record to the disk twice a round.
 
 {chr(10).join(simulation)}
 """

@@ -16,13 +16,13 @@ import optuna
 from scipy.special import ndtr, ndtri
 
 from trilemma.beliefs.intervals import clopper_pearson
-from trilemma.testing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from trilemma.tuning.calibration.calibrate import calibrate
 from trilemma.tuning.calibration.outcomes import Control
 from trilemma.tuning.calibration.sequential_test import fixed_size
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
+from benchmarks.comparing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from benchmarks.pages.stamp import stamp
 
 ALPHA = 0.05

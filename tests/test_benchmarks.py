@@ -17,11 +17,11 @@ import torch
 from benchmarks.attacks import digits
 from benchmarks.comparing.dlg import one_by_one, views_of
 from benchmarks.comparing.grids import bonferroni, fixed_sequence
+from benchmarks.comparing.simulated_attackers import SimulatedAttacker
 from benchmarks.tuning import ALPHA
 from scipy.stats import binom
 
 from trilemma.beliefs.intervals import acceptance_size, clopper_pearson
-from trilemma.testing.simulated_attackers import SimulatedAttacker
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "benchmarks").glob("*.md"))

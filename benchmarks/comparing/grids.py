@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from benchmarks.comparing.simulated_attackers import SimulatedAttacker
 from benchmarks.pages.tables import Row, Table
 from benchmarks.tuning import (
     ALPHA,
@@ -23,7 +24,6 @@ from benchmarks.tuning import (
     share,
 )
 from trilemma.beliefs.intervals import acceptance_size
-from trilemma.testing.simulated_attackers import SimulatedAttacker
 
 __all__ = ["bonferroni", "compared", "fixed_sequence"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from numbers import Integral, Real
 from typing import Final
@@ -10,7 +11,8 @@ from typing import Final
 from trilemma.errors import InvalidInput
 
 __all__ = [
-    "between", "cases_at_most", "counted", "finite", "positive", "rounded_up", "shown", "whole",
+    "between", "cases_at_most", "counted", "finite", "one_of", "positive", "rounded_up", "shown",
+    "whole",
 ]  # fmt: skip
 
 _LEAST: Final = 1e-100  # squares, inverses and sums of what lies between stay ordinary floats
@@ -43,6 +45,17 @@ def counted(what: str, value: object) -> int:
     if number < 1:
         raise InvalidInput(f"{what} must be at least 1, got {number}.")
     return number
+
+
+def one_of(what: str, value: object, choices: Sequence[str]) -> None:
+    """Raises unless the value is one of the choices.
+
+    >>> one_of("weighting", "equal", ("equal", "records"))
+    """
+    if value not in choices:
+        raise InvalidInput(
+            f"{what} must be {' or '.join(map(repr, choices))}, got {shown(value)}."
+        )
 
 
 def between(what: str, value: object) -> float:

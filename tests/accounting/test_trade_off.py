@@ -13,6 +13,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_m
 from riskcal.analysis import get_beta_from_pld
 from scipy.stats import binom, norm
 
+from trilemma.accounting import trade_off
 from trilemma.accounting.noise_calibration import epsilon, success_bound, true_positive_rate
 from trilemma.accounting.sampled_training import Training
 from trilemma.accounting.trade_off import decision_bound
@@ -268,3 +269,23 @@ def test_the_bound_moves_the_right_way() -> None:
     assert success_bound(Training(5, 0.05, 0.099, "secret"), 50) >= success_bound(
         Training(5, 0.05, 0.101, "secret"), 50
     )
+
+
+def test_many_values_of_a_person_are_merged_upwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the sum over all K by direct convolution: never below it, and hardly above."""
+    k, rounds, q, z, kappa = 4, 30, 0.1, 2.0, 0.01
+    one = np.zeros(k * k + 1)
+    for m in range(k + 1):
+        one[m * m] += binom.pmf(m, k, q)
+    masses = np.ones(1)
+    for _ in range(rounds):
+        masses = np.convolve(masses, one)
+    shifts = np.sqrt(np.arange(1, len(masses))) / z
+    exact = norm.cdf(norm.ppf(kappa) + shifts) @ masses[1:] / masses[1:].sum()
+    for most, slack in ((4096, 1e-9), (100, 0.05)):
+        monkeypatch.setattr(trade_off, "_MOST_VALUES", most)
+        trade_off._squares.cache_clear()
+        training = Training(rounds, q, z, "known", k)
+        bound = float(trade_off.guess_bound(training, np.array([kappa]))[0])
+        assert exact - 1e-12 <= bound <= exact * (1 + slack)
+    trade_off._squares.cache_clear()

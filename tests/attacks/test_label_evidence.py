@@ -14,13 +14,13 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from trilemma.attacks.label_evidence import (
-    _best,
-    _climb,
-    _compositions,
-    _score,
+    all_counts,
+    best_counts,
+    climbed_counts,
+    count_scores,
     labels_by_evidence,
 )
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.update_spread import Spread
 from trilemma.learning import LocalTraining
 from trilemma.records.records import Records
@@ -52,11 +52,11 @@ def spreads(units: int, groups: int, size: int, *, classes: int = 4, noise: floa
 def labels_of(made: Problems, seed: int = 0) -> torch.Tensor:
     public = made.views[0].knowledge.public
     assert public is not None
-    return labels_by_evidence(Units.of(made.views, "single"), public, seed)
+    return labels_by_evidence(ViewTensors.of(made.views, "single"), public, seed)
 
 
 def right(made: Problems) -> int:
-    """Units whose labels are all right, whatever their order."""
+    """ViewTensors whose labels are all right, whatever their order."""
     found = labels_of(made)
     return int((found.sort(1).values == made.labels.sort(1).values).all(1).sum())
 
@@ -64,7 +64,7 @@ def right(made: Problems) -> int:
 def test_the_score_is_the_log_density_and_the_number_of_orders() -> None:
     spread = spreads(3, 2, 3)
     counts = torch.tensor([[1, 0, 2, 0], [0, 1, 1, 1]]).expand(3, 1, 2, 4)
-    found = _score(spread, counts)[:, 0].numpy()
+    found = count_scores(spread, counts)[:, 0].numpy()
     n = counts[0, 0].numpy()
     for unit in range(3):
         mean = np.einsum("gc,gci->i", n, spread.mean[unit].numpy())
@@ -78,34 +78,34 @@ def test_the_score_is_the_log_density_and_the_number_of_orders() -> None:
 @pytest.mark.parametrize(("size", "classes"), [(1, 2), (4, 3), (3, 5)])
 def test_all_counts_are_there_once(size: int, classes: int) -> None:
     brute = {n for n in product(range(size + 1), repeat=classes) if sum(n) == size}
-    found = _compositions(size, classes)
+    found = all_counts(size, classes)
     assert found is not None
     assert len(found) == len(brute)
     assert {tuple(row) for row in found.tolist()} == brute
-    assert _compositions(40, 10) is None
+    assert all_counts(40, 10) is None
 
 
 def test_climbing_ends_at_the_best_of_all_counts_nearly_always() -> None:
     spread = spreads(60, 1, 4)
-    every = _compositions(4, 4)
+    every = all_counts(4, 4)
     assert every is not None
-    best, climbed = _best(spread, every), _climb(spread)
+    best, climbed = best_counts(spread, every), climbed_counts(spread)
     assert (climbed.sum(2) == 4).all()
     assert (climbed >= 0).all()
     exact = (best == climbed).all(2)
     assert int(exact.sum()) >= 54
-    better = _score(spread, climbed[:, None]) - _score(spread, best[:, None])
+    better = count_scores(spread, climbed[:, None]) - count_scores(spread, best[:, None])
     assert (better <= 1e-9).all()
 
 
 def test_clients_of_their_own_weight_keep_their_own_counts() -> None:
     """Against all pairs of counts of two clients."""
     spread = spreads(40, 2, 2, classes=3)
-    each = _compositions(2, 3)
+    each = all_counts(2, 3)
     assert each is not None
     pairs = torch.stack([torch.stack(pair) for pair in product(each, each)])
-    scores = _score(spread, pairs[None].expand(40, -1, -1, -1))
-    climbed = _climb(spread)
+    scores = count_scores(spread, pairs[None].expand(40, -1, -1, -1))
+    climbed = climbed_counts(spread)
     assert (climbed.sum(2) == 2).all()
     exact = (pairs[scores.argmax(1)] == climbed).flatten(1).all(1)
     assert int(exact.sum()) >= 28

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View
-from trilemma.attacks.labels import _sets, infer_labels
-from trilemma.attacks.matching import Units
+from trilemma.attacks.labels import infer_labels, nearest_labels
+from trilemma.attacks.matching import ViewTensors
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
 from trilemma.records.range import InputSpec
@@ -28,7 +28,7 @@ Maker = Callable[..., "Problems"]
 
 def test_labels_of_single_records_are_exact_with_and_without_bias(problems: Maker) -> None:
     made = problems(40)
-    units = Units.of(made.views, "double")
+    units = ViewTensors.of(made.views, "double")
     labels = infer_labels(units, 0)
     assert labels is not None
     assert torch.equal(labels, made.labels)
@@ -38,14 +38,14 @@ def test_labels_of_single_records_are_exact_with_and_without_bias(problems: Make
         10,
     )
     made = problems(40, task=no_bias)
-    labels = infer_labels(Units.of(made.views, "double"), 0)
+    labels = infer_labels(ViewTensors.of(made.views, "double"), 0)
     assert labels is not None
     assert torch.equal(labels, made.labels)
 
 
 def test_label_counts_of_batches(problems: Maker) -> None:
     made = problems(40, training=LocalTraining(batch=4), warm_up=0)
-    labels = infer_labels(Units.of(made.views, "double"), 0)
+    labels = infer_labels(ViewTensors.of(made.views, "double"), 0)
     assert labels is not None
     assert int((labels == made.labels.sort(1).values).all(1).sum()) >= 36
 
@@ -55,13 +55,13 @@ def test_label_counts_need_every_client_at_the_bias(problems: Maker) -> None:
     shares = torch.zeros(2, 2410, dtype=torch.float64)
     shares[:, -10:] = 0.5
     rows = [with_weights(view, shares) for view in made.views]
-    expected = infer_labels(Units.of(made.views, "double"), 0)
+    expected = infer_labels(ViewTensors.of(made.views, "double"), 0)
     assert expected is not None
-    found = infer_labels(Units.of(rows, "double"), 0)
+    found = infer_labels(ViewTensors.of(rows, "double"), 0)
     assert found is not None
     assert torch.equal(found, expected)
     shares[1, -1] = 0.0
-    assert infer_labels(Units.of(rows, "double"), 0) is None
+    assert infer_labels(ViewTensors.of(rows, "double"), 0) is None
 
 
 def with_weights(view: View, shares: torch.Tensor) -> View:
@@ -96,7 +96,7 @@ def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
         )
         for labels in batches
     ]
-    found = infer_labels(Units.of(views, "double"), 0)
+    found = infer_labels(ViewTensors.of(views, "double"), 0)
     assert found is not None
     assert torch.equal(found, batches)
 
@@ -104,7 +104,7 @@ def test_all_counts_are_told_under_class_weights(loss: nn.Module) -> None:
 def test_the_likeliest_sets_of_labels_are_those_nearest_to_what_is_expected() -> None:
     """Against all counts that an exchange of one record makes of the best."""
     expected = torch.tensor([[2.3, 1.1, 0.6], [1.3, 1.6, 1.1]])
-    found = _sets(expected, 4, 4)
+    found = nearest_labels(expected, 4, 4)
     assert found.shape == (2, 4, 4)
     for row, sets in zip(expected, found, strict=True):
         counts = torch.stack([torch.bincount(item, minlength=3) for item in sets])

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from trilemma.attacks import Knowledge, View, get
-from trilemma.attacks.map_prior import _bound
-from trilemma.attacks.matching import Units
+from trilemma.attacks.map_prior import bound_posterior
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.priors import Prior
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
@@ -32,12 +32,12 @@ TWO = {"training": LocalTraining(batch=2), "clients": 2}
 def test_the_objective_is_the_negative_log_posterior(problems: Maker) -> None:
     """Against the sum written out, its gradient against finite differences."""
     made = problems(2, training=LocalTraining(batch=2), keep=0.7, clients=2, clip=0.6, public=297)
-    units = Units.of(made.views, "double")
+    units = ViewTensors.of(made.views, "double")
     public = made.views[0].knowledge.public
     assert public is not None
     prior = Prior.of(public, units.view)
     variance = torch.tensor([1e-3, 1e-2], dtype=torch.float64)
-    evaluate = _bound(units, prior, made.labels, variance)(torch.arange(2))
+    evaluate = bound_posterior(units, prior, made.labels, variance)(torch.arange(2))
     z = torch.randn(2, 4 * 64, generator=torch.Generator().manual_seed(0)).double()
     loss, gradient = evaluate(z)
     for unit, view in enumerate(made.views):

@@ -8,7 +8,7 @@ from tests.attacks.mixed_table import generated, right_columns, views_of
 
 from trilemma.attacks import TabLeak
 from trilemma.attacks.base import Reconstructions
-from trilemma.attacks.tableak import _pooled
+from trilemma.attacks.tableak import pooled_starts
 from trilemma.errors import InvalidInput
 from trilemma.records.columns import Column, settled
 from trilemma.records.range import InputSpec
@@ -59,10 +59,10 @@ def test_starts_that_explain_as_much_are_pooled_record_by_record() -> None:
         ]
     )
     loss = torch.tensor([1.0, 1.1, 1.2, 9.0])
-    found = _pooled(Reconstructions(starts, None, loss, loss < 0), spec, 1, 4)
+    found = pooled_starts(Reconstructions(starts, None, loss, loss < 0), spec, 1, 4)
     torch.testing.assert_close(found.inputs[0], torch.tensor([[1.2, 1, 0, 0], [-3.0, 0, 0, 1]]))
     assert found.loss.tolist() == [1.0]
-    broken = _pooled(Reconstructions(starts, None, loss, loss > 0), spec, 1, 4)
+    broken = pooled_starts(Reconstructions(starts, None, loss, loss > 0), spec, 1, 4)
     assert broken.failed.tolist() == [True]
 
 

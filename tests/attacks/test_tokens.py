@@ -10,7 +10,7 @@ from tests.attacks.mixed_table import views_of
 from torch import nn
 
 from trilemma.attacks import DLG, Tokens
-from trilemma.attacks.tokens import _presence
+from trilemma.attacks.tokens import presence_of
 from trilemma.errors import InvalidInput
 from trilemma.game.scenario import Scenario
 from trilemma.scenarios.digits import digits
@@ -48,7 +48,7 @@ def test_noise_leaves_doubt_in_the_right_order() -> None:
     rows = 0.5 * torch.randn(400, 16, generator=generator, dtype=torch.float64)
     held = torch.arange(400) < 40
     rows[held] += torch.randn(40, 16, generator=generator, dtype=torch.float64)
-    there = _presence(rows, torch.ones_like(rows), 0.5)
+    there = presence_of(rows, torch.ones_like(rows), 0.5)
     assert float(there[held].mean()) > 0.9
     assert float(there[~held].mean()) < 0.03
     # against the posterior with the true share and variance, of which 40 rows tell roughly
@@ -61,7 +61,7 @@ def test_noise_leaves_doubt_in_the_right_order() -> None:
 def test_a_token_whose_row_was_not_read_is_in_doubt() -> None:
     rows, known = torch.ones(3, 2, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
     rows[1], rows[2], known[2] = 0.0, 0.0, 0.0
-    assert _presence(rows, known, 0.0).tolist() == [1.0, 0.0, 0.5]
+    assert presence_of(rows, known, 0.0).tolist() == [1.0, 0.0, 0.5]
 
 
 def test_padding_is_never_trained_and_counts_as_there(scenario: Scenario) -> None:

@@ -13,14 +13,14 @@ from sklearn.discriminant_analysis import (  # type: ignore[import-untyped]
     LinearDiscriminantAnalysis,
 )
 
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.update_spread import (
-    _directions,
-    _linear_scale,
-    _record_updates,
-    _Sample,
-    _Shares,
+    Sample,
+    Shares,
+    linear_scale,
     record_spread,
+    record_updates,
+    telling_directions,
 )
 from trilemma.learning import LocalTraining, client_update
 
@@ -36,8 +36,8 @@ def test_directions_are_those_of_discriminant_analysis() -> None:
     mixing = np.eye(6) + 0.3 * draw.normal(size=(6, 6))
     updates = draw.normal(size=(1600, 6)) @ mixing + 2 * draw.normal(size=(4, 6))[labels]
     known = LinearDiscriminantAnalysis(solver="eigen").fit(updates, labels).scalings_[:, :3]
-    shares = _Shares(torch.ones(1, 1).double(), torch.ones(1, 1, 6).double(), size=1)
-    found = _directions(
+    shares = Shares(torch.ones(1, 1).double(), torch.ones(1, 1, 6).double(), size=1)
+    found = telling_directions(
         torch.tensor(updates)[None], torch.tensor(labels), shares, torch.zeros(1).double()
     )[0]
     assert torch.allclose(found.T @ found, torch.eye(3).double(), atol=1e-9)
@@ -45,11 +45,11 @@ def test_directions_are_those_of_discriminant_analysis() -> None:
     assert np.rad2deg(subspace_angles(found.numpy(), known)).max() < 3
 
 
-def sample_of(made: Problems) -> tuple[Units, _Sample, torch.Tensor]:
+def sample_of(made: Problems) -> tuple[ViewTensors, Sample, torch.Tensor]:
     public = made.views[0].knowledge.public
     assert public is not None
-    units = Units.of(made.views, "double")
-    sample = _Sample.of(units, public.inputs, public.labels, 0)
+    units = ViewTensors.of(made.views, "double")
+    sample = Sample.of(units, public.inputs, public.labels, 0)
     return units, sample, torch.arange(len(units))
 
 
@@ -62,7 +62,7 @@ def test_updates_of_single_records_are_a_loop_over_records(
     training = LocalTraining(batch=2, record_clip=record_clip)
     units, sample, rows = sample_of(problems(2, training=training, keep=keep, public=30))
     assert sample.places.tolist() == list(range(2080 if keep is None else 0, 2410))
-    found = _record_updates(units, rows, sample)
+    found = record_updates(units, rows, sample)
     single = LocalTraining(record_clip=record_clip)
     for unit in range(2):
         for record in range(30):
@@ -84,8 +84,8 @@ def test_the_linear_scale_is_that_of_clients(
     problems: Maker, training: LocalTraining, clip: float | None
 ) -> None:
     units, sample, rows = sample_of(problems(2, training=training, clip=clip, public=120))
-    updates = _record_updates(units, rows, sample)
-    scale, misfit = _linear_scale(units, rows, sample, updates)
+    updates = record_updates(units, rows, sample)
+    scale, misfit = linear_scale(units, rows, sample, updates)
     for unit in range(2):
         factors = []
         for start in range(0, 120, 4):
@@ -107,12 +107,12 @@ def test_sums_of_equal_weights_are_one_group(problems: Maker) -> None:
     made = problems(2, training=LocalTraining(batch=2), clients=3, public=120)
     public = made.views[0].knowledge.public
     assert public is not None
-    (together,) = record_spread(Units.of(made.views, "single"), public, 0)
+    (together,) = record_spread(ViewTensors.of(made.views, "single"), public, 0)
     assert (together.groups, together.size) == (1, 6)
     apart = problems(
         2, training=LocalTraining(batch=2), clients=3, weights_of=(0.5, 0.3, 0.2), public=120
     )
-    (spread,) = record_spread(Units.of(apart.views, "single"), public, 0)
+    (spread,) = record_spread(ViewTensors.of(apart.views, "single"), public, 0)
     assert (spread.groups, spread.size) == (3, 2)
     ratio = spread.mean[:, 0] / spread.mean[:, 2]
     assert torch.allclose(ratio, torch.full_like(ratio, 2.5), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""The pick: nearest candidate or mode, ties drawn, nothing known means 1/N."""
+"""The guess: nearest candidate or mode, ties drawn, nothing known means 1/N."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from trilemma.beliefs.candidate_set import commonness, distances, guess, mean_squared
+from trilemma.beliefs.candidate_set import (
+    distances,
+    guess,
+    mean_squared,
+    relative_distances,
+)
 from trilemma.errors import InvalidInput
 
 
@@ -36,20 +41,32 @@ def test_a_distance_of_ones_own_is_used_and_checked() -> None:
         distances(made, candidates, lambda a, b: b[:, 0])
 
 
-def test_commonness_is_the_mean_distance_of_the_nearest_three() -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["candidates", "public"])
+def test_several_reconstructions_compete_by_how_common_each_is(known: bool) -> None:
+    """In units of the mean distance to the nearest three, by a plain loop."""
     draw = torch.Generator().manual_seed(2)
-    made, public = torch.rand(4, 6, generator=draw), torch.rand(40, 6, generator=draw)
-    table = distances(made, public, mean_squared)
-    for row, found in enumerate(commonness(table).tolist()):
-        expected = sorted(float((made[row] - item).double().square().mean()) for item in public)
-        assert found == pytest.approx(sum(expected[:3]) / 3, rel=1e-6)
-    assert float(commonness(torch.zeros(1, 1))) > 0, "divided by it may be"
+    made, candidates = torch.rand(4, 6, generator=draw), torch.rand(9, 6, generator=draw)
+    public = torch.rand(40, 6, generator=draw)
+    table = relative_distances(made, candidates, public if known else None, mean_squared)
+    for row, found in zip(made, table, strict=True):
+        others = public if known else candidates
+        near = sorted(float((row - item).double().square().mean()) for item in others)[:3]
+        expected = (row - candidates).double().square().mean(1) / (sum(near) / 3)
+        assert found.tolist() == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+def test_a_single_reconstruction_competes_with_none() -> None:
+    made, candidates = torch.rand(1, 6), torch.rand(9, 6)
+    table = relative_distances(made, candidates, candidates, mean_squared)
+    assert torch.equal(table, distances(made, candidates, mean_squared))
+    same = relative_distances(torch.zeros(2, 1), torch.zeros(1, 1), None, mean_squared)
+    assert torch.equal(same, torch.zeros(2, 1)), "0 in units of nearly 0"
 
 
 @pytest.mark.parametrize(
     "scores", [torch.zeros(5), torch.full((5,), float("nan")), torch.full((5,), -torch.inf)]
 )
-def test_who_knows_nothing_picks_each_place_as_often(scores: torch.Tensor) -> None:
+def test_who_knows_nothing_guesses_each_place_as_often(scores: torch.Tensor) -> None:
     draw = torch.Generator().manual_seed(3)
     guesses = [guess(scores, draw) for _ in range(2000)]
     for place in range(5):

@@ -25,6 +25,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from tests.deployment.flower.harness import DirectGrid
 
 from trilemma.deployment.flower.accountant import LedgerAccountant
+from trilemma.deployment.nodes.ledger import Ledger
+from trilemma.deployment.nodes.round_events import Event
 from trilemma.errors import InvalidInput
 
 
@@ -93,6 +95,21 @@ def test_a_ledger_in_a_file_counts_over_runs(tmp_path: Path) -> None:
     fresh = LedgerAccountant(config(), ledger=tmp_path / "another")
     with pytest.raises(InvalidInput, match="more releases than the ledger"):
         fresh.load_state_dict(state)
+
+
+def test_a_use_without_noise_leaves_nothing_to_spend(tmp_path: Path) -> None:
+    accountant = LedgerAccountant(config(max_epsilon=5.0), ledger=tmp_path / "ledger")
+    accountant.compose(release())
+    state = accountant.state_dict()
+    Ledger(tmp_path / "ledger").record("server", Event(0.0))
+    assert accountant.get_epsilon(1e-5) == math.inf
+    assert accountant.get_delta(5.0) == 1.0
+    assert accountant.would_exceed(release())
+    accountant.load_state_dict(state)
+    assert accountant.num_releases == 2, "the ledger's own count stands"
+    fresh = LedgerAccountant(config(), ledger=tmp_path / "another")
+    with pytest.raises(InvalidInput, match="more releases than the ledger"):
+        fresh.load_state_dict(accountant.state_dict())
 
 
 def test_its_state_goes_on_elsewhere() -> None:

@@ -15,7 +15,7 @@ from trilemma import api
 from trilemma.cli.main import app as cli
 from trilemma.deployment.nodes.verdict_terms import from_verdict
 from trilemma.deployment.policy import Policy, digest_of
-from trilemma.deployment.writing import joined_scopes
+from trilemma.deployment.writing import FILTERS, joined_scopes
 from trilemma.errors import InvalidInput
 
 ROOT = Path(__file__).parents[2]
@@ -250,3 +250,47 @@ def test_the_policy_of_the_docs_can_be_read(tmp_path: Path) -> None:
     policy = Policy.load(path)
     assert (policy.smallest_cohort, policy.threshold, policy.rounds) == (10, 7, 150)
     assert policy.model_check == "refuse"
+
+
+OWN = {"path": f"{FILTERS}.AdmitTask", "args": []}
+SERVER: dict[str, Any] = {
+    "workflows": [
+        {"path": "nvflare.app_common.workflows.fedavg.FedAvg", "args": {"num_rounds": 3}}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("server", {"workflows": 3}),
+        ("server", {"workflows": [{"path": SERVER["workflows"][0]["path"], "args": []}]}),
+        ("client", {"executors": [{"executor": {"args": 3}}]}),
+        ("client", []),
+        ("privacy", {"scopes": [{"name": "a", "task_data_filters": 3}]}),
+        ("privacy", {"scopes": [{"name": "a", "task_data_filters": [OWN]}]}),
+    ],
+)
+def test_a_malformed_job_or_site_is_refused_in_a_sentence(
+    single: Path, tmp_path: Path, name: str, document: Any
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    files = {"server": SERVER, "client": {}, name: document}
+    for file, content in files.items():
+        path = "privacy.json" if file == "privacy" else f"config_fed_{file}.json"
+        (job / path).write_text(json.dumps(content))
+    with pytest.raises(InvalidInput, match=r"\.json"):
+        api.deploy(single, check=job)
+    if name == "privacy" and not isinstance(document["scopes"][0]["task_data_filters"], list):
+        with pytest.raises(InvalidInput, match="must be a list of objects"):
+            joined_scopes(document, {})
+
+
+def test_an_app_that_fails_when_it_is_imported_is_told(verdict: Path, tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="needs the extra `flower`")
+    api.deploy(verdict, flower=tmp_path / "app")
+    client = tmp_path / "app" / "protected_app" / "client_app.py"
+    client.write_text("raise SystemError('no records here')\n")
+    with pytest.raises(InvalidInput, match=r"cannot be imported \(no records here\)"):
+        api.deploy(verdict, check=tmp_path / "app")

@@ -175,7 +175,7 @@ def test_a_browser_that_fails_is_said_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_chromium_prints_the_page_with_its_folds_open(run: Path) -> None:
+def test_chromium_prints_the_page(run: Path) -> None:
     from trilemma.reporting.page.page import verdict_page
 
     pdf, why = print_page(verdict_page(examples.verdict()).encode())
@@ -189,4 +189,4 @@ def test_chromium_prints_the_page_with_its_folds_open(run: Path) -> None:
         text = done.stdout.decode()
         for sentence in examples.verdict().limits:
             assert sentence.split()[0] in text
-        assert "Verdict.load" in text, "what was folded"
+        assert "Success rate" in text or "Leakage" in text, "plots are drawn by a script"

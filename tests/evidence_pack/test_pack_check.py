@@ -301,6 +301,11 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
 def test_what_is_not_there_and_what_is_no_key_is_a_mistake(folder: Path, signer: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be read: No such file"):
         check_pack(folder / "nowhere")
+    os.mkfifo(folder.parent / "pipe.zip")
+    with pytest.raises(InvalidInput, match="neither a folder nor a file"):
+        check_pack(folder.parent / "pipe.zip")
+    with pytest.raises(InvalidInput, match="cannot be read: File name too long"):
+        check_pack(Path("x" * 5000))
     for path in (signer, folder / MANIFEST):
         with pytest.raises(InvalidInput, match="no public Ed25519 key"):
             check_pack(folder, path)

@@ -92,7 +92,8 @@ def test_the_trade_off_curve_is_that_of_the_gaussian_with_full_batches() -> None
 def test_a_proof_holds_for_anyone_and_a_test_for_who_was_played() -> None:
     sure, tried = stated(proved()), stated(examples.verdict())
     assert sure.knowledge_granted.knows == "anyone"
-    assert (sure.threat_model.server, tried.threat_model.server) == ("malicious", "curious")
+    assert sure.threat_model.chooses_models
+    assert not tried.threat_model.chooses_models
     assert tried.knowledge_granted.knows == "candidates"
     assert "the candidate set" in tried.knowledge_granted.sentence
     assert sure.success_rate.candidates == 100
@@ -120,7 +121,7 @@ def test_a_rate_of_some_candidates_is_stated_of_these() -> None:
     [
         ({"adversary": Adversary.CLIENT}, "A client that reads the mean of each round's updates."),
         ({"server": "malicious"}, "and crafts the models"),
-        ({}, "A curious server that reads the sum of each round's updates and keeps"),
+        ({}, "A curious server that reads the sum of each round's updates alone and keeps"),
     ],
 )
 def test_who_attacks(changes: dict[str, Any], said: str) -> None:
@@ -128,6 +129,7 @@ def test_who_attacks(changes: dict[str, Any], said: str) -> None:
     found = stated(examples.verdict(request=asked)).threat_model
     assert said in found.sentence
     assert found.reads == "sum"
+    assert found.chooses_models is ("server" in changes)
 
 
 def test_units_and_rounds() -> None:

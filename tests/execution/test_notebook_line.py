@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trilemma.execution.notebook_line import notebook_cell
+from trilemma.execution.progress import notebook_cell
 
 
 def test_no_notebook_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,12 +120,12 @@ def test_a_ticker_with_an_outlook_says_what_is_left_and_goes_on_after_a_resume()
     with Ticker("tune", stream=sink, clock=lambda: now[0]) as ticker:
         ticker.say("reading")
         now[0] = 5.0
-        ticker._beat()
+        ticker.beat()
         ticker.expect(known)
         ticker.kept("noise", Attack("a"))
         ticker.begun("noise", Attack("b"))
         now[0] = 12.0
-        ticker._beat()
+        ticker.beat()
         ticker.finished(Attack("b"), b"", Spent(8.0, 7.0))
         ticker.ended("noise")
     assert sink.getvalue().splitlines() == [
@@ -143,10 +143,10 @@ def test_the_first_chunk_is_not_silent() -> None:
     with Progress("attack", ten, total=20, stream=sink, clock=lambda: now[0]) as progress:
         progress.begun("a", Attack())
         now[0] = 8.0
-        progress._beat()
+        progress.beat()
     assert sink.getvalue().splitlines()[-1] == "attack: 0 of 20 updates; 8 s so far"
 
 
 def test_lines_on_a_pipe_grow_rarer() -> None:
     ticker = Ticker("tune", stream=io.StringIO(), clock=lambda: 0.0)
-    assert [ticker._pause(now) for now in (1.0, 200.0, 4000.0)] == [5.0, 15.0, 60.0]
+    assert [ticker.pause(now) for now in (1.0, 200.0, 4000.0)] == [5.0, 15.0, 60.0]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.game.test_scenario import make
+from tests.game.made_scenario import make
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 

@@ -4,30 +4,13 @@ from typing import Any
 import pytest
 import torch
 from tests.cli.own_scenario import small
+from tests.game.made_scenario import dataset, make
 from torch import nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from trilemma.errors import InvalidInput
-from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-
-
-def dataset(size: int = 6, low: float = -1.0, high: float = 3.0, seed: int = 0) -> TensorDataset:
-    draw = torch.Generator().manual_seed(seed)
-    inputs = torch.rand(size, 5, generator=draw) * (high - low) + low
-    inputs[0, 0], inputs[0, 1] = low, high
-    return TensorDataset(inputs, torch.randint(0, 3, (size,), generator=draw))
-
-
-def make(**changes: Any) -> Scenario:
-    settings: dict[str, Any] = {
-        "model": nn.Linear(5, 3),
-        "loss": cross_entropy,
-        "clients": [dataset(), dataset(seed=1)],
-        "test": dataset(seed=2),
-    }
-    return Scenario(**{**settings, **changes})
 
 
 def test_shape_range_and_classes_are_read_from_the_data() -> None:

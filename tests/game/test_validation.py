@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.game.test_scenario import dataset, make
+from tests.game.made_scenario import dataset, make
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 

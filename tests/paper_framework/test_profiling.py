@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 from tests.federation.small import federation
-from tests.game.test_costs import FEDSGD
 from torch.nn.functional import cross_entropy
 
 from trilemma.game.prepared_models import fresh_weights
+from trilemma.learning import LocalTraining
 from trilemma.paper_framework.profiling import client_profiles
+
+FEDSGD = LocalTraining("fedsgd", lr=0.5, batch=6)
 
 
 def test_the_profiles_are_those_of_fresh_updates() -> None:

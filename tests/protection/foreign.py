@@ -59,10 +59,10 @@ class Shift(Tunable):
             update.values.mul_(2)
         return SparseUpdate(update.values + self.by * noise, update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         if self.told == "nothing":
-            return making
-        return making.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
+            return mechanism
+        return mechanism.with_noise("gaussian", self.by * (0.5 if self.told == "half" else 1))
 
     def describe(self) -> str:
         others = {"no text": "shift", "another text": "none"}
@@ -86,5 +86,5 @@ class Rounding(Transform):
     ) -> SparseUpdate:
         return SparseUpdate((self.to * update.values).round() / self.to, update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return making
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return mechanism

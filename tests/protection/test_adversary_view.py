@@ -172,7 +172,7 @@ def test_a_curious_client_is_told_who_sent_what() -> None:
             expected = (seen.weights * updates()[others]).sum(dim=0)
             torch.testing.assert_close(seen.update, expected, atol=1e-12, rtol=0)
             for row, client in zip(seen.weights, others, strict=True):
-                known = protection.making(a_round(), SIZE, client).known
+                known = protection.mechanism_info(a_round(), SIZE, client).known
                 assert known is not None
                 assert torch.equal(row, known.double() * (weights[client] / 14))
             assert seen.known is not None
@@ -185,7 +185,7 @@ def test_two_clients_read_each_others_places_alone() -> None:
     (seen,) = arithmetic.read_by(Adversary.CLIENT, 1)
     assert seen.weights == (0.5,)
     assert seen.known is not None
-    other = protection.making(info, SIZE, 0).known
+    other = protection.mechanism_info(info, SIZE, 0).known
     assert other is not None
     assert torch.equal(seen.known, other)
 

@@ -44,7 +44,7 @@ def test_clients_send_places_of_their_own_where_nothing_has_to_align(text: str, 
     told = {
         tuple(known.tolist())
         for client in range(CLIENTS)
-        if (known := protection.making(a_round(), SIZE, client).known) is not None
+        if (known := protection.mechanism_info(a_round(), SIZE, client).known) is not None
     }
     assert told == masks, "what everyone knows of a client is what it sends"
 
@@ -98,9 +98,9 @@ def test_noise_may_follow_layers_that_are_scaled_alike() -> None:
     """Kept coordinates sent as they are all have a gain of 1."""
     plain = LayerCompression(LAYERS.layers, unbiased=False)
     protection = Protection((plain, Randomization(1e-4)))
-    making = protection.making(a_round(), SIZE, 0)
-    assert making.noise is not None
-    assert making.noise.scale == pytest.approx(0.01)
+    mechanism = protection.mechanism_info(a_round(), SIZE, 0)
+    assert mechanism.noise is not None
+    assert mechanism.noise.scale == pytest.approx(0.01)
 
 
 def test_an_update_passes_its_parts_in_order() -> None:

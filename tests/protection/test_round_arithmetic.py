@@ -143,8 +143,8 @@ class Broken(Transform):
     ) -> SparseUpdate:
         return SparseUpdate(update.values * (math.nan if client == 2 else 1.0))
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return making
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return mechanism
 
 
 def refuses_alike(protection: Protection, rows: torch.Tensor, sentence: str) -> None:

@@ -141,7 +141,7 @@ def test_the_mean_comes_back_where_someone_was_to_send() -> None:
     header = len(plain.messages[-1].body) - 4 * SIZE
     due = torch.zeros(SIZE, dtype=torch.bool)
     for client in range(CLIENTS):
-        known = protection.making(info, SIZE, client).known
+        known = protection.mechanism_info(info, SIZE, client).known
         assert known is not None
         due |= known
     assert not due.all()
@@ -152,7 +152,7 @@ def test_the_mean_comes_back_where_someone_was_to_send() -> None:
         }
         for message in sent.messages:
             if message.sender != SERVER:
-                own = protection.making(info, SIZE, message.sender).known
+                own = protection.mechanism_info(info, SIZE, message.sender).known
                 assert own is not None
                 assert len(message.body) == header + 4 * int(own.sum())
 

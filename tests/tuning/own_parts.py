@@ -47,8 +47,8 @@ class Laplace(Tunable):
         draw = seed.generator("laplace", client).laplace(0.0, self.b, update.values.numel())
         return SparseUpdate(update.values + torch.from_numpy(draw).to(update.values), update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return making.with_noise("gaussian", self.scale)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return mechanism.with_noise("gaussian", self.scale)
 
 
 @dataclass(frozen=True)

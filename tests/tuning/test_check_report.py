@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,7 +57,8 @@ def test_statistics_that_are_sent_count_as_parameters() -> None:
 
 def test_a_federation_that_lacks_nothing() -> None:
     told: list[str] = []
-    found = check_report.examine(lambda: small(show_records=True), Request(), told.append)
+    endless = Request(minutes=1e6)
+    found = check_report.examine(lambda: small(show_records=True), endless, told.append)
     assert told == ["timing"]
     assert [attack.name for attack in found.attacks][:2] == ["gaussian-posterior", "linkage"]
     assert {attack.seconds for attack in found.attacks if attack.knows == "candidates"} == {0.5}
@@ -77,6 +79,21 @@ def test_a_federation_that_lacks_nothing() -> None:
     assert found.once > 0, "the plan alone takes its time"
     for one, two in zip(found.seconds("tune")[:2], found.seconds("tune", 2)[:2], strict=True):
         assert one - found.once == pytest.approx(2 * (two - found.once))
+
+
+def test_a_tuning_ends_when_its_minutes_are_over_by_the_clock() -> None:
+    def found(minutes: float) -> check_report.Examined:
+        made = check_report.examine(small, Request(minutes=minutes), lambda _: None)
+        return replace(made, once=0.0)
+
+    long, short = found(1e4), found(0.5)
+    answer = short.seconds("tune", answer=True)
+    assert long.seconds("tune").most > answer.most + 60
+    assert short.seconds("tune").most == max(30.0, answer.most)
+    assert answer == long.seconds("tune", answer=True)
+    held_up = replace(found(60), wall=30.0, cpu=10.0)
+    busy = replace(long, wall=30.0, cpu=10.0)
+    assert held_up.seconds("tune").most == min(busy.seconds("tune").most, 1200.0)
 
 
 def test_a_quick_tuning_is_named_so_and_keeps_what_was_given() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.cli.own_scenario import shown
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS

@@ -83,7 +83,7 @@ def test_the_claim_and_the_rate_that_the_budget_allows(verdict: Verdict) -> None
     assert verdict.largest_success_rate == largest_mean_success_rate(0.3, 1 / 21)
     said = verdict.headline
     assert said.startswith("A server that holds the 21 candidates, sees all 60 rounds")
-    assert "is told which of them used the record" in said
+    assert "knows which of them used the record" in said
     assert "at most 30 of 100 attempts; guessing gives 4.8" in said
 
 

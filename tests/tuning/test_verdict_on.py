@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
 
 from trilemma.protection.specs import parse_protection
 from trilemma.tuning.choice.choose import Choice

@@ -6,7 +6,7 @@ are right at most at 1 - f(1/N) on average, whatever the attacker knows or compu
 a record that is used in one round at least (`trilemma.accounting.trade_off`). Leakage is then at
 most H_{1/N}(p) = √(JS(Bern(p), Bern(1/N)) / ln 2).
 
-The claim holds on these conditions, which whoever deploys must keep; each is needed.
+The claim holds on these conditions, which a deployment must keep; each is needed.
 
 - Every record's gradient is clipped before the mean, and noise is added by the clients; z counts
   the noise of honest survivors only (`trilemma.accounting.noise_multiplier`).
@@ -57,7 +57,7 @@ _LARGEST_CANDIDATE_SET: Final = 10**12
 
 
 def success_bound(training: Training, candidates: float, *, remainder: float = 0.0) -> float:
-    """p ≤ 1 - f(1/N): the rate at which any attacker picks the record out of N candidates.
+    """p ≤ 1 - f(1/N): the rate at which any attacker guesses the record out of N candidates.
 
     Candidates of unequal prior probability: N = 1 / the largest of them. `remainder`, which is
     added, is what fixed point leaves unproved (`trilemma.accounting.rounding`).

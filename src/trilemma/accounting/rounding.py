@@ -2,11 +2,11 @@
 
 Rounding one noisy message to a grid g is harmless: it touches what is already protected. In a sum
 each message is rounded by itself. There the sum of n messages with noise of deviation s has, up to
-a remainder, the law of round(X + U_1 + … + U_{n-1}), X the sum without rounding and U_i uniform
-on a cell: something made from X alone. The remainder is aliasing: the characteristic functions of
-the messages, seen on the grid, multiply to that of the sum except for terms of at most
-n(n-1) e^{-π² s²/g²} in all. At g ≤ s/3 it is below 1e-38 n². (Rounding before the noise instead
-would add g √m to the influence of a record.)
+a remainder, the distribution of round(X + U_1 + … + U_{n-1}), X the sum without rounding and U_i
+uniform on a cell: something made from X alone. The remainder is aliasing: the characteristic
+functions of the messages, seen on the grid, multiply to that of the sum except for terms of at
+most n(n-1) e^{-π² s²/g²} in all. At g ≤ s/3 it is below 1e-38 n². (Rounding before the noise
+instead would add g √m to the influence of a record.)
 
 Values outside the range are clamped or wrapped one by one, which no longer is a function of the
 sum: the range has to hold the largest Poisson batch and the noise.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.quantities import counted
+from trilemma.quantities import counted, one_of
 
 __all__ = ["Participation", "Training"]
 
 Participation = Literal["secret", "known"]
-_PARTICIPATION: Final = get_args(Participation)
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,7 @@ class Training:
                 f"noise_multiplier must be positive and finite, got {self.noise_multiplier}; "
                 f"without noise nothing is certified."
             )
-        if self.participation not in _PARTICIPATION:
-            raise InvalidInput(
-                f"participation must be 'secret' or 'known', got {self.participation!r}."
-            )
+        one_of("participation", self.participation, ("secret", "known"))
 
     @property
     def used(self) -> float:

@@ -51,6 +51,7 @@ _REACH: Final = 10.5  # standard deviations; beyond it lies 4e-26, which counts 
 _LEAST_SECRET_NOISE: Final = 0.1
 _EPSILONS: Final = 1e-3 * np.sinh(np.linspace(-math.asinh(3e4), math.asinh(3e4), 8001))  # ±30
 _NEAR: Final = 8_000  # losses on either side of 0 that are tried as ε
+_MOST_VALUES: Final = 4096  # of K that are told apart
 _DROPPED: Final = 1e-16  # participation patterns less likely than this count as "surely told"
 
 
@@ -190,22 +191,34 @@ def _is_composed(training: Training) -> bool:
 
 
 def _known_distribution(training: Training) -> _KnownDistribution:
-    """The distribution of K: binomial for one record, else an R-fold convolution."""
-    k, rounds = training.records_of_person, training.rounds
-    if training.q == 1:
-        squares, masses = np.array([rounds * k**2]), np.array([1.0])
-    elif k == 1:
-        squares = np.arange(rounds + 1)
-        masses = _binomial(rounds, training.q)
+    squares, masses, dropped = _squares(training.rounds, training.q, training.records_of_person)
+    return _KnownDistribution(np.sqrt(squares) / training.noise_multiplier, masses, dropped)
+
+
+@lru_cache(maxsize=16)  # one for all the noises that are tried
+def _squares(rounds: int, q: float, k: int) -> tuple[Array, Array, float]:
+    """Values of K, their probabilities, and what is left out of these.
+
+    K is binomial for one record, else an R-fold convolution. Of many values, neighbours count as
+    the largest of them, which tells more.
+    """
+    if q == 1:
+        return np.array([float(rounds * k**2)]), np.array([1.0]), 0.0
+    if k == 1:
+        squares, masses = np.arange(rounds + 1), _binomial(rounds, q)
     else:
         one = np.zeros(k**2 + 1)
-        one[np.arange(k + 1) ** 2] = _binomial(k, training.q)
+        one[np.arange(k + 1) ** 2] = _binomial(k, q)
         masses = np.maximum(0.0, _convolution_power(one, rounds))
         squares = np.arange(len(masses))
     kept = masses > _DROPPED
-    shifts = np.sqrt(squares[kept]) / training.noise_multiplier
-    dropped = max(0.0, 1.0 - math.fsum(masses[kept]))
-    return _KnownDistribution(shifts, masses[kept], dropped)
+    squares, masses = squares[kept], masses[kept]
+    dropped = max(0.0, 1.0 - math.fsum(masses))
+    starts = np.arange(len(squares))
+    if len(starts) > _MOST_VALUES:
+        starts = np.union1d(0, np.arange(1, len(squares), -(-len(squares) // _MOST_VALUES)))
+    largest = np.maximum.reduceat(squares, starts)
+    return largest.astype(float), np.add.reduceat(masses, starts), dropped
 
 
 def _binomial(times: int, share: float) -> Array:

@@ -10,7 +10,7 @@ import torch
 
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.labels import infer_labels
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.records.range import InputSpec
@@ -57,7 +57,7 @@ class Analytic:
                 "the analytic attack needs a model that starts with a trained linear layer with "
                 "bias on the flattened input; use 'dlg' or 'inverting-gradients' for this one."
             )
-        units = Units.of(views, "double")
+        units = ViewTensors.of(views, "double")
         weight, bias = place
         size = view.input_spec.size
         dw = units.update[:, weight].reshape(len(units), -1, size)

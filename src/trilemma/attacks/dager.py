@@ -17,7 +17,7 @@ from torch.nn.functional import linear, multi_head_attention_forward
 from torch.overrides import TorchFunctionMode
 
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Dager:
                 f"which this {type(task.model).__name__} has not; attack with "
                 f"'gaussian-posterior'."
             )
-        units = Units.of(views, "double")
+        units = ViewTensors.of(views, "double")
         found = torch.zeros(len(views), view.records, *spec.shape, dtype=torch.int64)
         failed = torch.zeros(len(views), dtype=torch.bool)
         for unit, own in enumerate(views):

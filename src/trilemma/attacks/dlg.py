@@ -10,7 +10,7 @@ from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import (
     Candidates,
     Precision,
-    Units,
+    ViewTensors,
     invert,
     random_starts,
 )
@@ -52,11 +52,11 @@ class DLG:
     searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
-        units = Units.of(views, self.precision)
+        units = ViewTensors.of(views, self.precision)
         return self._match(units, None, restarts, seed)
 
     def _match(
-        self, units: Units, labels: torch.Tensor | None, restarts: int, seed: int
+        self, units: ViewTensors, labels: torch.Tensor | None, restarts: int, seed: int
     ) -> Reconstructions:
         candidates = Candidates.of(units.view, joint=labels is None)
         starts = random_starts(units, candidates, self.name, restarts, seed)
@@ -88,5 +88,5 @@ class IDLG(DLG):
     name: ClassVar[str] = "idlg"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
-        units = Units.of(views, self.precision)
+        units = ViewTensors.of(views, self.precision)
         return self._match(units, infer_labels(units, seed), restarts, seed)

@@ -12,7 +12,7 @@ from trilemma.attacks.labels import infer_labels
 from trilemma.attacks.matching import (
     Candidates,
     Precision,
-    Units,
+    ViewTensors,
     explained_update,
     random_starts,
     reconstructions,
@@ -61,7 +61,7 @@ class InvertingGradients:
     searches: ClassVar[bool] = True
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
-        units = Units.of(views, self.precision)
+        units = ViewTensors.of(views, self.precision)
         labels = infer_labels(units, seed)
         candidates = Candidates.of(units.view, joint=labels is None)
         if labels is None:
@@ -84,7 +84,7 @@ class InvertingGradients:
 
     def descend(
         self,
-        units: Units,
+        units: ViewTensors,
         candidates: Candidates,
         z: torch.Tensor,
         labels: torch.Tensor,

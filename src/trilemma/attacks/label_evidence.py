@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 import torch
 
+from trilemma.attacks.posterior.rest_distribution import count_vectors
 from trilemma.attacks.update_spread import Spread, record_spread
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching.view_tensors import Units
+    from trilemma.attacks.matching.view_tensors import ViewTensors
     from trilemma.records.records import Records
 
-__all__ = ["labels_by_evidence"]
+__all__ = ["all_counts", "best_counts", "climbed_counts", "count_scores", "labels_by_evidence"]
 
 _ALL: Final = 1001  # count vectors up to which every one is scored
 _TRIED: Final = 8  # exchanges of a step that are scored exactly
 _NUMBERS: Final = 2**25  # held at once
 
 
-def labels_by_evidence(units: Units, public: Records, seed: int) -> torch.Tensor:
+def labels_by_evidence(units: ViewTensors, public: Records, seed: int) -> torch.Tensor:
     """Class indices [U, K·S] of each unit's likeliest counts, client by client.
 
     All counts are scored where there are few; else an exchange of one record's class after the
@@ -37,8 +37,12 @@ def labels_by_evidence(units: Units, public: Records, seed: int) -> torch.Tensor
     """
     made = []
     for spread in record_spread(units, public, seed):
-        every = _compositions(spread.size, spread.classes)
-        counts = _climb(spread) if every is None or spread.groups > 1 else _best(spread, every)
+        every = all_counts(spread.size, spread.classes)
+        counts = (
+            climbed_counts(spread)
+            if every is None or spread.groups > 1
+            else best_counts(spread, every)
+        )
         made.append(_slots(counts, spread.size))
     labels = torch.cat(made)
     if labels.shape[1] == 1:  # equal weights: spread evenly over the clients
@@ -48,23 +52,17 @@ def labels_by_evidence(units: Units, public: Records, seed: int) -> torch.Tensor
 
 
 @lru_cache(maxsize=16)
-def _compositions(size: int, classes: int) -> torch.Tensor | None:
+def all_counts(size: int, classes: int) -> torch.Tensor | None:
     """All counts [H, classes] that add up to `size`; None if they are too many.
 
-    >>> _compositions(2, 2).tolist()
+    >>> all_counts(2, 2).tolist()
     [[0, 2], [1, 1], [2, 0]]
     """
-    places = size + classes - 1
-    if math.comb(places, size) > _ALL:
-        return None
-    bars = torch.tensor(list(combinations(range(places), classes - 1)), dtype=torch.long)
-    edges = torch.cat(
-        (bars.new_full((len(bars), 1), -1), bars, bars.new_full((len(bars), 1), places)), 1
-    )
-    return edges.diff(dim=1) - 1
+    many = math.comb(size + classes - 1, size) > _ALL
+    return None if many else count_vectors(size, classes).flip(0)
 
 
-def _score(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
+def count_scores(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
     """The score [A, H] of counts [A, H, G, C] (or [1, H, G, C])."""
     n = counts.flatten(2).to(spread.observed)
     mean = n @ spread.mean.flatten(1, 2)
@@ -80,19 +78,19 @@ def _score(spread: Spread, counts: torch.Tensor) -> torch.Tensor:
     return score
 
 
-def _best(spread: Spread, every: torch.Tensor) -> torch.Tensor:
+def best_counts(spread: Spread, every: torch.Tensor) -> torch.Tensor:
     """The best of all counts [A, 1, C]."""
     every = every.to(spread.observed.device)
     rows = max(1, _NUMBERS // (len(every) * spread.observed.shape[1] ** 2))
-    chosen = [_score(part, every[None, :, None]).argmax(1) for part in spread.split(rows)]
+    chosen = [count_scores(part, every[None, :, None]).argmax(1) for part in spread.split(rows)]
     return every[torch.cat(chosen)][:, None]
 
 
-def _climb(spread: Spread) -> torch.Tensor:
+def climbed_counts(spread: Spread) -> torch.Tensor:
     """Counts [A, G, C] that no exchange of one record's class improves."""
     units = spread.observed.shape[0]
     counts = spread.even()
-    score = _score(spread, counts[:, None])[:, 0]
+    score = count_scores(spread, counts[:, None])[:, 0]
     rows = torch.arange(units, device=counts.device)
     for _ in range(2 * spread.groups * spread.size):
         gain = _first_order_gain(spread, counts).flatten(1)
@@ -103,7 +101,7 @@ def _climb(spread: Spread) -> torch.Tensor:
         trial[rows[:, None], column, group, old] -= 1
         trial[rows[:, None], column, group, new] += 1
         found = torch.where(
-            (trial < 0).flatten(2).any(2), -torch.inf, _score(spread, trial.clamp(min=0))
+            (trial < 0).flatten(2).any(2), -torch.inf, count_scores(spread, trial.clamp(min=0))
         )
         best, at = found.max(1)
         better = best > score

@@ -15,11 +15,11 @@ import torch
 from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.learning import Task
     from trilemma.records.range import InputSpec
 
-__all__ = ["infer_labels", "last_linear", "likely_labels", "tensor_slices"]
+__all__ = ["infer_labels", "last_linear", "likely_labels", "nearest_labels", "tensor_slices"]
 
 _PROBES = 64  # random inputs that tell the mean prediction p at the weights
 
@@ -47,7 +47,7 @@ def tensor_slices(task: Task) -> dict[str, slice]:
     return dict(zip(task.layout.names, map(slice, starts, ends), strict=True))
 
 
-def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
+def infer_labels(units: ViewTensors, seed: int) -> torch.Tensor | None:
     """Class indices [U, S], sorted, or None where the update does not tell them.
 
     One record: the only row whose gradient has the sign of p_c - 1 < 0. Several: the counts n_c
@@ -58,7 +58,7 @@ def infer_labels(units: Units, seed: int) -> torch.Tensor | None:
     return None if likely is None else likely[:, 0]
 
 
-def likely_labels(units: Units, seed: int, most: int) -> torch.Tensor | None:
+def likely_labels(units: ViewTensors, seed: int, most: int) -> torch.Tensor | None:
     """The likeliest sets of labels [U, L, S], L at most `most`, the best first; or None.
 
     Of several records, besides the best counts those that differ from it by one record's class.
@@ -77,10 +77,10 @@ def likely_labels(units: Units, seed: int, most: int) -> torch.Tensor | None:
     shares = shares[:, :, None] if shares.ndim == 2 else shares[:, :, bias]
     if not bool((shares == shares[:, :1]).all()):
         return None
-    return _sets(_expected(units, bias, shares.sum(1), seed), view.records, most)
+    return nearest_labels(_expected(units, bias, shares.sum(1), seed), view.records, most)
 
 
-def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor | None:
+def _one_record(units: ViewTensors, weight: slice, bias: slice | None) -> torch.Tensor | None:
     if bias is not None and bool(units.known[:, bias].all()):
         return units.update[:, bias].argmin(1, keepdim=True)
     if not bool(units.known[:, weight].all()):
@@ -92,7 +92,7 @@ def _one_record(units: Units, weight: slice, bias: slice | None) -> torch.Tensor
     return agreement.sum(2).argmin(1, keepdim=True)
 
 
-def _expected(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
+def _expected(units: ViewTensors, bias: slice, share: torch.Tensor, seed: int) -> torch.Tensor:
     """How many records of each class [U, C] explain the bias gradient, not rounded."""
     view = units.view
     training, task = view.local_training, view.task
@@ -108,10 +108,10 @@ def _expected(units: Units, bias: slice, share: torch.Tensor, seed: int) -> torc
     return view.records * counts * known / counts.clamp(min=0).sum(1, keepdim=True)
 
 
-def _sets(expected: torch.Tensor, records: int, most: int) -> torch.Tensor:
+def nearest_labels(expected: torch.Tensor, records: int, most: int) -> torch.Tensor:
     """Labels [U, L, S]: of the counts nearest to those expected [U, C], and of their neighbours.
 
-    >>> _sets(torch.tensor([[1.4, 0.6]]), 2, 2).tolist()
+    >>> nearest_labels(torch.tensor([[1.4, 0.6]]), 2, 2).tolist()
     [[[0, 1], [0, 0]]]
     """
     chosen, left = [], expected

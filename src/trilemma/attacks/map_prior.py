@@ -10,7 +10,7 @@ import torch
 
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.label_evidence import labels_by_evidence
-from trilemma.attacks.matching import Minima, Units, explained_update, minimise
+from trilemma.attacks.matching import Minima, ViewTensors, explained_update, minimise
 from trilemma.attacks.matching.lbfgs import StaticEvaluation
 from trilemma.attacks.matching.record_vectors import out_of_range, target_shape
 from trilemma.attacks.matching.search import filled, widened
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.attacks.matching.lbfgs import Evaluate
 
-__all__ = ["MAP"]
+__all__ = ["MAP", "bound_posterior", "normal_starts"]
 
 _BORDER = 500.0  # weight of the value range beside the log density of the prior
 
@@ -57,7 +57,7 @@ class MAP:
         if restarts < 1:
             raise InvalidInput(f"restarts must be at least 1, got {restarts}.")
         public = public_records(views, self.name)
-        units = Units.of(views, "single")  # s² is never so small that double would tell more
+        units = ViewTensors.of(views, "single")  # s² is never so small that double would tell more
         view = units.view
         prior = Prior.of(public, view).to(units.weights.dtype)
         labels = torch.zeros(
@@ -72,17 +72,17 @@ class MAP:
         return Reconstructions(inputs, labels, minima.loss.to(inputs), failed, guesses=guesses)
 
     def _search(
-        self, units: Units, prior: Prior, labels: torch.Tensor, starts: int, seed: int
+        self, units: ViewTensors, prior: Prior, labels: torch.Tensor, starts: int, seed: int
     ) -> Minima:
         sums = units.view.observation.clients > 1
         size = units.view.records * prior.size
-        drawn = _normal(units, starts, size, seed).to(units.weights)
+        drawn = normal_starts(units, starts, size, seed).to(units.weights)
         points = (0.7 if sums else 0.5) * drawn
         never = torch.full_like(units.noise, -torch.inf)
         levels = self.sum_levels if sums else self.message_levels
         for variance, falls, iterations in units.variances(levels):
             minima = minimise(
-                _bound(units, prior, labels, variance),
+                bound_posterior(units, prior, labels, variance),
                 points,
                 torch.where(falls, never, torch.inf),  # any other is where it ends already
                 solved=never,
@@ -95,7 +95,7 @@ class MAP:
         return minima
 
 
-def _normal(units: Units, starts: int, size: int, seed: int) -> torch.Tensor:
+def normal_starts(units: ViewTensors, starts: int, size: int, seed: int) -> torch.Tensor:
     """Standard normal [U, R, size], one stream a unit's number."""
     streams = (Seeded(seed).torch_generator("map", *number) for number in units.numbers)
     drawn = [
@@ -127,8 +127,8 @@ def _inputs(numbers: torch.Tensor, view: View) -> torch.Tensor:
     return spec.inputs(numbers[..., : spec.size].reshape(*numbers.shape[:-1], *spec.shape))
 
 
-def _bound(
-    units: Units, prior: Prior, labels: torch.Tensor, variance: torch.Tensor
+def bound_posterior(
+    units: ViewTensors, prior: Prior, labels: torch.Tensor, variance: torch.Tensor
 ) -> Callable[[torch.Tensor], Evaluate]:
     """What `minimise` binds: the negative log posterior of z [A, n·d] and its gradient."""
     view = units.view

@@ -11,7 +11,7 @@ import torch
 from trilemma.attacks.base import Reconstructions
 from trilemma.attacks.inverting_gradients import InvertingGradients
 from trilemma.attacks.labels import likely_labels
-from trilemma.attacks.matching import Candidates, Units, invert, random_starts
+from trilemma.attacks.matching import Candidates, ViewTensors, invert, random_starts
 from trilemma.errors import InvalidInput
 from trilemma.records.columns import column_distance
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.base import KnowledgeLevel, View
     from trilemma.records.range import InputSpec
 
-__all__ = ["TabLeak"]
+__all__ = ["TabLeak", "pooled_starts"]
 
 _HISTORY: Final = 20
 _SOLVED: Final = 1e-8
@@ -48,7 +48,7 @@ class TabLeak(InvertingGradients):
     knows: ClassVar[KnowledgeLevel] = "nothing"
 
     def __call__(self, views: Sequence[View], *, restarts: int, seed: int) -> Reconstructions:
-        units = Units.of(views, self.precision)
+        units = ViewTensors.of(views, self.precision)
         spec = units.view.input_spec
         if not spec.columns:
             raise InvalidInput(
@@ -82,16 +82,18 @@ class TabLeak(InvertingGradients):
             slots=self.slots,
             tolerance=_SOLVED,
         )
-        return _pooled(found, spec, len(units), count)
+        return pooled_starts(found, spec, len(units), count)
 
 
-def _chosen(units: Units, rows: torch.Tensor) -> Units:
+def _chosen(units: ViewTensors, rows: torch.Tensor) -> ViewTensors:
     """The units with these numbers, one perhaps several times."""
     names = ("weights", "update", "known", "client_weights", "noise")
     return replace(units, **{name: getattr(units, name)[rows] for name in names})
 
 
-def _pooled(found: Reconstructions, spec: InputSpec, units: int, starts: int) -> Reconstructions:
+def pooled_starts(
+    found: Reconstructions, spec: InputSpec, units: int, starts: int
+) -> Reconstructions:
     """What the starts [U·R] of each unit say together."""
     loss = torch.where(found.failed, torch.inf, found.loss).reshape(units, starts)
     inputs = found.inputs.reshape(units, starts, *found.inputs.shape[1:])

@@ -10,14 +10,14 @@ import torch
 
 from trilemma.attacks.base import KnowledgeLevel, Reconstructions, View, common_view
 from trilemma.attacks.labels import tensor_slices
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from trilemma.learning import Task
     from trilemma.records.range import InputSpec
 
-__all__ = ["Tokens"]
+__all__ = ["Tokens", "presence_of"]
 
 _ZERO: Final = 1e-6  # of the largest row: less is rounding
 _STEPS: Final = 30  # of the mixture's fit
@@ -50,12 +50,12 @@ class Tokens:
                 f"tokens and does nothing else, which this {type(view.task.model).__name__} has "
                 f"not; attack with 'gaussian-posterior'."
             )
-        units = Units.of(views, "double")
+        units = ViewTensors.of(views, "double")
         where, table = place
         rows = units.update[:, where].reshape(len(units), table.num_embeddings, -1)
         known = units.known[:, where].reshape(rows.shape)
         presence = torch.stack(
-            [_presence(*group) for group in zip(rows, known, units.noise.tolist(), strict=True)]
+            [presence_of(*group) for group in zip(rows, known, units.noise.tolist(), strict=True)]
         )
         if table.padding_idx is not None:
             presence[:, table.padding_idx] = 1.0  # is never trained, and tells nothing
@@ -87,7 +87,7 @@ def _table(task: Task, spec: InputSpec) -> tuple[slice, torch.nn.Embedding] | No
     return None
 
 
-def _presence(rows: torch.Tensor, known: torch.Tensor, noise: float) -> torch.Tensor:
+def presence_of(rows: torch.Tensor, known: torch.Tensor, noise: float) -> torch.Tensor:
     """How probable it is that each token [V] was there, of rows [V, d] read where known."""
     energy, size = rows.square().sum(1), known.sum(1)
     if noise == 0:

@@ -21,10 +21,18 @@ from trilemma.entropy import Seeded
 from trilemma.learning import LocalTraining, client_update
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.records.records import Records
 
-__all__ = ["Spread", "record_spread"]
+__all__ = [
+    "Sample",
+    "Shares",
+    "Spread",
+    "linear_scale",
+    "record_spread",
+    "record_updates",
+    "telling_directions",
+]
 
 _RECORDS: Final = 300  # public records used, at least 10 of each class
 _RELABELLED: Final = 64  # records that stand in for a class of which none is public
@@ -72,11 +80,11 @@ class Spread:
         return counts.expand(len(self.observed), self.groups, -1).clone()
 
 
-def record_spread(units: Units, public: Records, seed: int) -> Iterator[Spread]:
+def record_spread(units: ViewTensors, public: Records, seed: int) -> Iterator[Spread]:
     """The spread for a few units at a time, in their order."""
     classes = units.view.task.classes or 1
     inputs, labels = _per_class(public, classes)
-    sample = _Sample.of(units, inputs.to(units.weights), labels.to(units.weights.device), seed)
+    sample = Sample.of(units, inputs.to(units.weights), labels.to(units.weights.device), seed)
     clients = units.client_weights.shape[1]
     cells = clients * classes * min(_DIRECTIONS, clients * (classes - 1)) ** 2
     rows = max(1, _NUMBERS // max(cells, len(labels) * max(len(sample.places), 2 * _KEPT)))
@@ -98,7 +106,7 @@ def _per_class(public: Records, classes: int) -> tuple[torch.Tensor, torch.Tenso
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
+class Sample:
     """Public records [P] with their labels, and the coordinates `places` [D] looked at."""
 
     inputs: torch.Tensor
@@ -108,7 +116,9 @@ class _Sample:
     seed: int
 
     @classmethod
-    def of(cls, units: Units, inputs: torch.Tensor, labels: torch.Tensor, seed: int) -> _Sample:
+    def of(
+        cls, units: ViewTensors, inputs: torch.Tensor, labels: torch.Tensor, seed: int
+    ) -> Sample:
         """The last layer is looked at, or all layers where it is not all read.
 
         Of a large model without a last linear layer, as many tensors from its end as fit.
@@ -130,7 +140,7 @@ class _Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class _Shares:
+class Shares:
     """How much of a record's update the observation holds: scalars [A, G] times rows [A, B, D].
 
     B = 1 row of ones where each client has one weight, else B = G rows, one a client. `size`
@@ -142,7 +152,7 @@ class _Shares:
     size: int
 
     @classmethod
-    def of(cls, units: Units, chosen: torch.Tensor, places: torch.Tensor) -> _Shares:
+    def of(cls, units: ViewTensors, chosen: torch.Tensor, places: torch.Tensor) -> Shares:
         weights, size = units.client_weights[chosen], units.view.local_training.unit_size
         if weights.ndim == 3:
             rows = weights[:, :, places]
@@ -157,22 +167,22 @@ class _Shares:
         """Σ over groups of the squared scalars [A], of those that share a row."""
         return (self.scalars**2).sum(1) / self.rows.shape[1]
 
-    def at(self, kept: torch.Tensor) -> _Shares:
+    def at(self, kept: torch.Tensor) -> Shares:
         """The same at the coordinates kept [A, E]."""
-        return _Shares(self.scalars, _gather(self.rows, kept), self.size)
+        return Shares(self.scalars, _gather(self.rows, kept), self.size)
 
 
-def _spread(units: Units, chosen: torch.Tensor, sample: _Sample) -> Spread:
+def _spread(units: ViewTensors, chosen: torch.Tensor, sample: Sample) -> Spread:
     labels, places = sample.labels, sample.places
-    updates = _record_updates(units, chosen, sample)
-    scale, misfit = _linear_scale(units, chosen, sample, updates)
-    shares = _Shares.of(units, chosen, places)
+    updates = record_updates(units, chosen, sample)
+    scale, misfit = linear_scale(units, chosen, sample, updates)
+    shares = Shares.of(units, chosen, places)
     noise = units.noise[chosen] ** 2 + misfit * (shares.rows**2).mean(2).sum(1) * shares.energy
     known = units.known[chosen][:, places]
     kept = _telling(updates, labels, known, shares, noise)
     updates, shares, known = _gather(updates, kept), shares.at(kept), known.gather(1, kept)
     updates = updates * (scale[:, None] * known / units.view.local_training.unit_size)[:, None]
-    basis = _directions(updates, labels, shares, noise)
+    basis = telling_directions(updates, labels, shares, noise)
 
     seen = torch.einsum("apd,abd,adr->abpr", updates, shares.rows, basis).double()
     mean, covariance = _moments(seen, labels)
@@ -185,7 +195,7 @@ def _spread(units: Units, chosen: torch.Tensor, sample: _Sample) -> Spread:
     return Spread(mean, covariance, observed, variance, shares.size)
 
 
-def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torch.Tensor:
+def record_updates(units: ViewTensors, chosen: torch.Tensor, sample: Sample) -> torch.Tensor:
     """Gradients [A, P, D] of single records at the places, clipped where records are."""
     task, clip = units.view.task, units.view.local_training.record_clip
 
@@ -210,8 +220,8 @@ def _record_updates(units: Units, chosen: torch.Tensor, sample: _Sample) -> torc
     return updates
 
 
-def _linear_scale(
-    units: Units, chosen: torch.Tensor, sample: _Sample, updates: torch.Tensor
+def linear_scale(
+    units: ViewTensors, chosen: torch.Tensor, sample: Sample, updates: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """a [A] with update ≈ a · mean of its records' gradients, and the mean squared misfit [A].
 
@@ -244,7 +254,7 @@ def _telling(
     updates: torch.Tensor,
     labels: torch.Tensor,
     known: torch.Tensor,
-    shares: _Shares,
+    shares: Shares,
     noise: torch.Tensor,
 ) -> torch.Tensor:
     """The coordinates [A, E] at which classes differ most, against their spread and the noise."""
@@ -260,8 +270,8 @@ def _telling(
     return (known * ratio).topk(_KEPT, 1).indices
 
 
-def _directions(
-    updates: torch.Tensor, labels: torch.Tensor, shares: _Shares, noise: torch.Tensor
+def telling_directions(
+    updates: torch.Tensor, labels: torch.Tensor, shares: Shares, noise: torch.Tensor
 ) -> torch.Tensor:
     """Orthonormal columns [A, D, r] that span Σ⁻¹(m_c - m) for each row of shares.
 

@@ -20,15 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Distance",
-    "commonness",
     "distance_of",
     "distances",
-    "far",
     "guess",
     "mean_squared",
-    "mean_squares",
     "other_tokens",
-    "sampled",
+    "relative_distances",
     "token_scores",
 ]
 
@@ -45,15 +42,10 @@ def mean_squared(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     >>> mean_squared(torch.zeros(1, 2), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
     tensor([[1., 2.]], dtype=torch.float64)
     """
-    return mean_squares(made.flatten(1), candidates.flatten(1))
-
-
-def mean_squares(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """The same of vectors, [..., R, d] and [..., N, d] -> [..., R, N]: of many games at once."""
-    found, offered = made.double(), candidates.double()
+    found, offered = made.flatten(1).double(), candidates.flatten(1).double()
     # by products: the table of differences is N times larger than the inputs
-    squares = found.square().sum(-1)[..., :, None] + offered.square().sum(-1)[..., None, :]
-    return (squares - 2 * found @ offered.mT).clamp(min=0) / found.shape[-1]
+    squares = found.square().sum(1)[:, None] + offered.square().sum(1)[None]
+    return (squares - 2 * found @ offered.T).clamp(min=0) / found.shape[1]
 
 
 def other_tokens(made: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
@@ -97,26 +89,32 @@ def distances(made: torch.Tensor, candidates: torch.Tensor, distance: Distance) 
             f"a distance must return [reconstructions, candidates] = "
             f"[{made.shape[0]}, {candidates.shape[0]}], got {list(table.shape)}."
         )
-    return far(table)
-
-
-def far(table: torch.Tensor) -> torch.Tensor:
-    """Distances, ∞ where one is no number."""
     return torch.where(torch.isnan(table), torch.inf, table)
 
 
-def sampled(records: torch.Tensor) -> torch.Tensor:
+def relative_distances(
+    made: torch.Tensor,
+    candidates: torch.Tensor,
+    public: torch.Tensor | None,
+    distance: Distance,
+) -> torch.Tensor:
+    """The distances [R, N]; several reconstructions compete, each in units of its commonness.
+
+    By `public` records that is how far the nearest of them are on average (None: of the
+    candidates): a candidate near a reconstruction of which there are many in the world is no find.
+    """
+    table = distances(made, candidates, distance)
+    if len(made) == 1:
+        return table
+    others = _sampled(table.T).T if public is None else distances(made, _sampled(public), distance)
+    near = others.topk(min(_NEIGHBOURS, others.shape[1]), 1, largest=False).values.mean(1)
+    shares = table / near.clamp(min=torch.finfo(near.dtype).tiny)[:, None]
+    return torch.where(torch.isnan(shares), torch.inf, shares)
+
+
+def _sampled(records: torch.Tensor) -> torch.Tensor:
     """Of records those, evenly spread, to which a reconstruction is compared."""
     return records[:: -(-len(records) // _PUBLIC)]
-
-
-def commonness(table: torch.Tensor) -> torch.Tensor:
-    """How far [R] the records that are nearest to a reconstruction are on average, by [R, n].
-
-    A candidate near a reconstruction of which there are many in the world is no find.
-    """
-    near = table.topk(min(_NEIGHBOURS, table.shape[1]), 1, largest=False).values.mean(1)
-    return near.clamp(min=torch.finfo(near.dtype).tiny)
 
 
 def guess(scores: torch.Tensor, draw: torch.Generator) -> int:

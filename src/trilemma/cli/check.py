@@ -90,4 +90,7 @@ def _show(found: Examined, spec: str) -> None:
             f"time{held_up}.{first}"
         )
     if (minutes := plan.request.minutes) is not None:
-        out.note(f"Once there is an answer, attacks end after {minutes:g} minutes (--minutes).")
+        out.note(
+            f"Once there is an answer, attacks end {minutes:g} minutes after the start "
+            "(--minutes)."
+        )

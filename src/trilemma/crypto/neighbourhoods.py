@@ -6,7 +6,7 @@ against a server that lies). Up to c clients, chosen before the draws, help the 
 drop out, T the round's threshold; a secret sample of signatures on the lists is checked. Each of
 the following fails with probability 2^-40 at most, by union bounds over all clients and sets:
 
-correct  whoever drops out, t of each client's d holders are left.
+correct  whichever clients drop out, t of each client's d holders are left.
 safe     all who reveal shares hold one list of survivors; the helpers open nothing by themselves;
          and whatever list of T or more the server makes up after it has seen the graph, the only
          sum that opens is that of all honest clients on it but for `missing` at most.

@@ -3,7 +3,7 @@
 Encryption is c = (1 + m n) h_s^a mod n^2 with h_s = h^n, h = -x^2 mod n and a of half the
 modulus' length (Damgård, Jurik and Nielsen): semantic security rests on decisional composite
 residuosity and on h generating a subgroup in which that stays hard. The scheme hides; it does not
-authenticate: whoever carries a ciphertext can change its plaintext. The arithmetic does not run
+authenticate: a carrier of a ciphertext can change its plaintext. The arithmetic does not run
 in constant time, so keys belong on machines that their owners alone use.
 """
 
@@ -188,7 +188,7 @@ class PrivateKey(Sealed):
     """The primes p and q, and the public key: decrypts, and encrypts faster by CRT.
 
     p = q = 3 mod 4, gcd(p - 1, q - 1) = 2, |p| = |q| and gcd(p q, (p - 1)(q - 1)) = 1, where the
-    paper prints (p - q)(q - 1) (erratum E19). Whoever holds it reads every client's ciphertext.
+    paper prints (p - q)(q - 1) (erratum E19). A holder reads every client's ciphertext.
     """
 
     def __init__(self, p: int, q: int, h: int, *, insecure: bool = False) -> None:

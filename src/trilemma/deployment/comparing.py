@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.policy import digest_of
 from trilemma.deployment.writing import FILTERS
 from trilemma.errors import InvalidInput, TrilemmaError
+from trilemma.execution.run_files import object_in, objects_in, read_object
 
 __all__ = ["Difference", "compare"]
 
@@ -59,7 +59,7 @@ def _flower(verdict: Path, terms: Terms, app: Path) -> list[Difference]:
         document = tomllib.loads((app / "pyproject.toml").read_text("utf-8"))
         settings = document["tool"]["flwr"]["app"]
         module, _, name = settings["components"]["clientapp"].partition(":")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InvalidInput(
             f"{app / 'pyproject.toml'} names no clientapp under [tool.flwr.app.components]."
         ) from None
@@ -104,12 +104,12 @@ def _terms_of_app(app: Path, module: str, name: str) -> Terms | None:
     with wrapped(ClientApp), _importable(app):
         try:
             client = getattr(importlib.import_module(module), name)
-        except ImportError as error:
-            raise InvalidInput(f"{module} of {app} cannot be imported: {error}.") from None
-        except AttributeError:
-            raise InvalidInput(f"{module} of {app} has no {name!r}.") from None
         except TrilemmaError as error:
             raise _Contradicts(str(error)) from None
+        except Exception as error:  # of any kind: it is the app's own code
+            raise InvalidInput(
+                f"{module}:{name} of {app} cannot be imported ({error}); mend the app."
+            ) from error
     terms = getattr(getattr(client, FIRST_MOD, None), TERMS_OF_MOD, None)
     return terms if isinstance(terms, Terms) else None
 
@@ -135,18 +135,19 @@ def _importable(folder: Path) -> Iterator[None]:
 
 def _nvflare(verdict: Path, terms: Terms, app: Path, server: Path) -> list[Difference]:
     assert terms.deployment is not None
-    workflows = _json(server).get("workflows", [])
-    fedavg = next((part["args"] for part in workflows if part.get("path") == _FEDAVG), None)
-    if fedavg is None:
+    workflows = objects_in(server, read_object(server), "workflows")
+    found = [part for part in workflows if part.get("path") == _FEDAVG]
+    if not found:
         return [Difference("workflow", _FEDAVG, ", ".join(str(p.get("path")) for p in workflows))]
-    aggregator = fedavg.get("aggregator") or {}
+    fedavg = object_in(server, found[0], "args")
+    aggregator = object_in(server, fedavg, "aggregator")
     pairs: dict[str, tuple[Any, Any]] = {
         "rounds": (terms.deployment.rounds, fedavg.get("num_rounds")),
         "clients": (terms.deployment.cohort, fedavg.get("num_clients")),
         "aggregator": (_STEP, aggregator.get("path")),
     }
     if aggregator.get("path") == _STEP:
-        own = aggregator.get("args", {})
+        own = object_in(server, aggregator, "args")
         server_training = terms.deployment.server
         assert server_training is not None
         stated = {
@@ -158,8 +159,8 @@ def _nvflare(verdict: Path, terms: Terms, app: Path, server: Path) -> list[Diffe
         }
         pairs |= {f"server {name}": (value, own.get(name)) for name, value in stated.items()}
     for path in sorted(app.rglob("config_fed_client.json")):
-        for executor in _json(path).get("executors", []):
-            own = executor.get("executor", {}).get("args", {})
+        for executor in objects_in(path, read_object(path), "executors"):
+            own = object_in(path, object_in(path, executor, "executor"), "args")
             pairs["training process"] = ("in_process", own.get("execution_mode", "in_process"))
             pairs["what sites send"] = ("DIFF", own.get("params_transfer_type"))
     for path in sorted(app.rglob("privacy.json")):
@@ -169,27 +170,17 @@ def _nvflare(verdict: Path, terms: Terms, app: Path, server: Path) -> list[Diffe
 
 def _scopes(verdict: Path, path: Path) -> dict[str, tuple[Any, Any]]:
     pairs: dict[str, tuple[Any, Any]] = {}
-    for scope in _json(path).get("scopes", []):
+    for scope in objects_in(path, read_object(path), "scopes"):
         label = f"scope {scope.get('name')!r}"
         for name, ours in (("task_data", "AdmitTask"), ("task_result", "ProtectUpdate")):
-            filters = scope.get(f"{name}_filters") or [{}]
+            filters = objects_in(path, scope, f"{name}_filters") or [{}]
             first = f"{FILTERS}.{ours}"
             pairs[f"{label}, first {name} filter"] = (first, filters[0].get("path"))
             if ours == "AdmitTask" and filters[0].get("path") == first:
-                source = filters[0].get("args", {}).get("verdict")
+                source = object_in(path, filters[0], "args").get("verdict")
                 digest = digest_of(verdict.read_bytes())
                 pairs[f"{label}, verdict"] = (digest, _digest(source))
     return pairs
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}.") from None
-    if not isinstance(document, dict):
-        raise InvalidInput(f"{path} is no configuration of NVFlare.")
-    return document
 
 
 # Both

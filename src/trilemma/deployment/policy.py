@@ -54,7 +54,7 @@ _KEYS: Final = (
 
 @dataclass(frozen=True)
 class Policy:
-    """What a node asks of whoever wants an update of it; None and () ask nothing."""
+    """What a node asks of an app that wants an update of it; None and () ask nothing."""
 
     smallest_cohort: int | None = None
     threshold: int | None = None

@@ -13,7 +13,13 @@ from trilemma.deployment.nodes.terms import Terms
 from trilemma.deployment.nodes.verdict_terms import claimed_terms
 from trilemma.deployment.policy import Policy, digest_of
 from trilemma.errors import InvalidInput
-from trilemma.execution.run_files import new_folder, parse_json, write_text
+from trilemma.execution.run_files import (
+    new_folder,
+    objects_in,
+    parse_json,
+    read_object,
+    write_text,
+)
 from trilemma.federation.deployment_terms import Deployment
 
 __all__ = ["FILTERS", "Framework", "joined_scopes", "policy_of", "write_deployment"]
@@ -93,11 +99,11 @@ def policy_of(terms: Terms, content: bytes, framework: Framework) -> Policy:
     """The policy of a node that keeps to a verdict; NVFlare tells a node nothing of its cohort."""
     deployment = terms.deployment
     assert deployment is not None
-    told = framework == "flower"
+    in_flower = framework == "flower"
     hides = terms.protection.transport.server_reads != "messages"
     return Policy(
-        smallest_cohort=deployment.cohort if told else None,
-        threshold=deployment.threshold if told and hides else None,
+        smallest_cohort=deployment.cohort if in_flower else None,
+        threshold=deployment.threshold if in_flower and hides else None,
         protection=terms.protection,
         rounds=deployment.rounds,
         metrics=(),
@@ -110,21 +116,20 @@ def joined_scopes(document: Mapping[str, Any], settings: Mapping[str, str]) -> d
 
     `settings` are the arguments of `AdmitTask`; filters of ours that are there already give way.
     """
-    scopes = document.get("scopes") or [{"name": "trilemma"}]
-    if not isinstance(scopes, list) or not all(isinstance(scope, dict) for scope in scopes):
-        raise InvalidInput("scopes of a privacy.json is a list of scopes; correct the file.")
+    path = Path("privacy.json")
+    scopes = objects_in(path, document, "scopes") or [{"name": "trilemma"}]
     admit = {"path": f"{FILTERS}.AdmitTask", "direction": "in", "args": dict(settings)}
     protect = {"path": f"{FILTERS}.ProtectUpdate", "direction": "out", "args": {}}
     bind = {"id": "trilemma", "path": f"{FILTERS}.BindScope", "args": dict(settings)}
     joined = []
     for scope in scopes:
         into, out = (
-            [part for part in scope.get(name, []) if not _is_ours(part)]
+            [part for part in objects_in(path, scope, name) if not _is_ours(part)]
             for name in ("task_data_filters", "task_result_filters")
         )
         filters = {"task_data_filters": [admit, *into], "task_result_filters": [protect, *out]}
         joined.append({**scope, **filters})
-    others = [part for part in document.get("components", []) if not _is_ours(part)]
+    others = [part for part in objects_in(path, document, "components") if not _is_ours(part)]
     default = document.get("default_scope") or joined[0].get("name")
     return {
         **document,
@@ -135,9 +140,7 @@ def joined_scopes(document: Mapping[str, Any], settings: Mapping[str, str]) -> d
 
 
 def _scopes_text(folder: Path, scopes: Path | None) -> str:
-    document = {} if scopes is None else parse_json(_content(scopes))
-    if not isinstance(document, dict):
-        raise InvalidInput(f"{scopes} is no privacy.json: it holds no scopes; correct the file.")
+    document = {} if scopes is None else read_object(scopes)
     settings = {
         "verdict": str(folder / "verdict.json"),
         "policy": str(folder / _POLICY),
@@ -146,8 +149,8 @@ def _scopes_text(folder: Path, scopes: Path | None) -> str:
     return json.dumps(joined_scopes(document, settings), indent=2) + "\n"
 
 
-def _is_ours(part: object) -> bool:
-    return isinstance(part, dict) and str(part.get("path", "")).startswith(FILTERS)
+def _is_ours(part: Mapping[str, Any]) -> bool:
+    return str(part.get("path", "")).startswith(FILTERS)
 
 
 def _require_plain(terms: Terms) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -97,17 +98,20 @@ def _named_signer(files: Mapping[str, bytes]) -> Signer | None:
         raise _DoesNotVerify(f"{MANIFEST} is no manifest of this version") from None
     for what, names in (("missing", {*digests} - {*others}), ("added", {*others} - {*digests})):
         _require(not names, f"{what}: {', '.join(sorted(names))[:200]}")
-    own = parse_json(manifest_of(others, signer))
-    changed = sorted(name for name in others if digests[name] != own["sha256"][name])
-    _require(not changed, f"changed: {', '.join(changed)}")
+    whole = manifest_of(others, signer)
+    own = parse_json(whole)["sha256"]
+    changed = sorted(name for name in others if digests[name] != own[name])
     # To the byte: of a repeated key, say, other readers may take the other value.
-    _require(files[MANIFEST] == manifest_of(others, signer), f"changed: {MANIFEST}")
+    _require(files[MANIFEST] == whole, f"changed: {', '.join(changed or [MANIFEST])}")
     return signer
 
 
 def _zip(path: Path) -> dict[str, bytes]:
     try:
-        _require(path.stat().st_size <= _LARGEST, "it is larger than any pack")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput(f"{path} is neither a folder nor a file; name a pack.")
+        _require(found.st_size <= _LARGEST, "it is larger than any pack")
         content = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None

@@ -16,15 +16,13 @@ _SECONDS: Final = 120
 
 
 def print_page(page: bytes) -> tuple[bytes | None, str]:
-    """The PDF of a page with all its folds open; else None, and a sentence that says why."""
+    """The PDF of a page as its style prints it; else None, and a sentence that says why."""
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         return None, "There is no Chromium here, so that the pack has no PDF; it is complete."
-    markup, data, rest = page.partition(b'<script type="application/json"')
-    opened = markup.replace(b"<details", b"<details open") + data + rest
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         source, target = Path(folder, "report.html"), Path(folder, "report.pdf")
-        source.write_bytes(opened)
+        source.write_bytes(page)
         command = [
             *(found, "--headless", "--disable-gpu", "--no-pdf-header-footer"),
             *(f"--user-data-dir={folder}/profile", f"--print-to-pdf={target}"),

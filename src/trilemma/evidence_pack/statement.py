@@ -37,13 +37,14 @@ class Claimed:
 class ThreatModel(Claimed):
     """Who attacks.
 
-    `server` says whether it may choose the models that it sends; what it `reads` of an update:
-    single messages, the sum of a round, or nothing. `helpers` clients may share what they know.
+    What it `reads` of an update: single messages, the sum of a round, or nothing. With
+    `chooses_models` the server may send any model; it keeps to the protocol that makes the sums.
+    `helpers` clients may share what they know.
     """
 
     adversary: Literal["server", "client"]
-    server: Literal["curious", "malicious"]
     reads: Literal["messages", "sum", "nothing"]
+    chooses_models: bool
     helpers: int
 
 
@@ -105,7 +106,8 @@ class Privacy(Claimed):
     """Differential privacy: (ε, δ), and the trade-off function of f-DP.
 
     `trade_off` has pairs (α, β): whoever accuses absent records at a rate of α misses present
-    ones at a rate of at least β, given that the record is used. Neighbours differ in one record
+    ones at a rate of at least β, given that the record is used; (ε, δ) is over the draw of the
+    batches, whether it is used or not. Neighbours differ in one record
     (one client, at that level), which counts as zero where it is absent. `remainder` of every
     rate is what fixed point leaves unproved; β has it already.
     """

@@ -45,7 +45,7 @@ _FALSE_POSITIVES: Final = (
 )  # fmt: skip
 _READS: Final = {
     "messages": "each client's update by itself",
-    "sum": "the sum of each round's updates",
+    "sum": "the sum of each round's updates alone",
     "nothing": "ciphertexts, without the key",
 }
 _KEY: Final = "It rests on a key and a cryptographic assumption: no proof of ours, and no game."
@@ -123,8 +123,8 @@ def _threat_model(verdict: Verdict, status: Status) -> ThreatModel:
         status,
         f"{who} reads {_read(verdict)}{helped}{behaves}.",
         adversary="server" if server else "client",
-        server="malicious" if proved else asked.server,
         reads=_reads(verdict),
+        chooses_models=proved or asked.server == "malicious",
         helpers=helpers,
     )
 

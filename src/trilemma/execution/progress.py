@@ -16,13 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from trilemma.errors import printable
-from trilemma.execution.notebook_line import notebook_cell
 from trilemma.execution.work_seconds import spoken
 
 if TYPE_CHECKING:
     from trilemma.execution.pool import Job, Spent
 
-__all__ = ["Outlook", "Progress", "Ticker"]
+__all__ = ["Outlook", "Progress", "Ticker", "notebook_cell"]
 
 _INTERVAL_S: Final = 5.0
 _LIVE_S: Final = 1.0
@@ -65,9 +64,9 @@ class _Line:
     def _beating(self) -> None:
         while not self._ended.wait(_LIVE_S if self._live or self._cell else _INTERVAL_S):
             with self._lock:
-                self._beat()
+                self.beat()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         """Show what is under way."""
 
     def _show(self, line: str, row: Callable[[str], RenderableType], now: float | None) -> None:
@@ -78,11 +77,11 @@ class _Line:
                 self._live.update(row(shown), refresh=now is None)
             elif self._cell is not None:
                 self._cell(shown)
-            elif not self._quiet and (now is None or now - self._printed >= self._pause(now)):
+            elif not self._quiet and (now is None or now - self._printed >= self.pause(now)):
                 self._printed = self._printed if now is None else now
                 print(shown, file=self._stream, flush=True)
 
-    def _pause(self, now: float) -> float:
+    def pause(self, now: float) -> float:
         """Seconds between lines on a pipe: ever longer, for work of minutes and hours."""
         spent = now - self._start
         return next(pause for after, pause in _PAUSES if spent >= after)
@@ -143,7 +142,7 @@ class Progress(_Line):
     def ended(self, procedure: str) -> None:
         """All updates are there."""
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         now = self._clock()
         if self._told:
             self._show(f"{self._line(now)}; {spoken(now - self._start)} so far", self._row, now)
@@ -284,7 +283,7 @@ class Ticker(_Line):
             if self._outlook is not None:
                 self._outlook.ended(procedure)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         now = self._clock()
         if self._waiting:
             self._show(self._line(next(iter(self._waiting.values())), now), _one_line, now)
@@ -300,3 +299,20 @@ class Ticker(_Line):
 
 def _one_line(line: str) -> RenderableType:
     return Text(line, overflow="ellipsis", no_wrap=True)
+
+
+def notebook_cell() -> Callable[[str], None] | None:
+    """What shows a line in the cell that runs, in place of the last; None outside of notebooks."""
+    shell: Any = sys.modules.get("IPython")  # a notebook's kernel has imported it
+    if shell is None or not hasattr(shell.get_ipython(), "kernel"):
+        return None
+    handle: list[Any] = []
+
+    def show(line: str) -> None:
+        content = {"text/plain": line}
+        if handle:
+            handle[0].update(content, raw=True)
+        else:
+            handle.append(shell.display.display(content, raw=True, display_id=True))
+
+    return show

@@ -14,7 +14,10 @@ from trilemma.errors import InvalidInput
 __all__ = [
     "is_folder",
     "new_folder",
+    "object_in",
+    "objects_in",
     "parse_json",
+    "read_object",
     "sqlite_url",
     "write_bytes",
     "write_json",
@@ -87,6 +90,37 @@ def parse_json(text: str | bytes) -> Any:
         raise
     except ValueError as error:  # of bytes that are no text, too
         raise InvalidInput(f"it is not JSON ({error}).") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds."""
+    try:
+        document = parse_json(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path} ({error.strerror}); check its name.") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    if not isinstance(document, dict):
+        raise InvalidInput(f"{path} holds no JSON object; check its name.")
+    return document
+
+
+def object_in(path: Path, within: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """An object of a file's, by name; an empty one where there is none."""
+    found = within.get(name)
+    if found is not None and not isinstance(found, dict):
+        raise InvalidInput(f"{path}: {name} must be an object, got {found!r:.80}; mend it.")
+    return found or {}
+
+
+def objects_in(path: Path, within: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects of a file's, by name; an empty one where there is none."""
+    found = within.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise InvalidInput(f"{path}: {name} must be a list of objects; mend it.")
+    return found
 
 
 def sqlite_url(path: Path) -> str:

@@ -46,8 +46,8 @@ def together(procedures: Sequence[Procedure[Result]]) -> Procedure[list[Result]]
 class Watcher(Protocol):
     """Sees jobs begin and end, to show progress.
 
-    A job is told once, with the first procedure that wants it; `kept` are those that were done
-    before.
+    A job is announced once, with the first procedure that wants it; `kept` are those that were
+    done before.
     """
 
     def kept(self, procedure: str, job: Job) -> None: ...
@@ -74,7 +74,8 @@ class Scheduler:
     """Has the jobs of procedures done by `pool`, and remembers their results.
 
     `decode` makes a result of a payload. Payloads are kept in `run`, if there is one, and what it
-    holds is not done again. An error of a job is raised by `run_all`, whoever wanted it.
+    holds is not done again. An error of a job is raised by `run_all`, whichever procedure wanted
+    it.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.conformance import Finding, Residuals
 from trilemma.federation.round import Rounds
-from trilemma.federation.server import Labelled, Server
+from trilemma.federation.server import Server
 from trilemma.learning import summed_records
 from trilemma.observations import Adversary
 from trilemma.protection.adversary_view import observe
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.protection.protection import Protection
     from trilemma.protection.round_info import RoundInfo
+    from trilemma.records.records import Records
 
 __all__ = ["RAW", "Canaries", "CanaryRun", "run_canaries"]
 
@@ -123,7 +124,7 @@ def run_canaries(
     seed: int,
     entropy: Seeded | System | None = None,
     messages: bool = True,
-    public: Labelled | None = None,
+    public: Records | None = None,
     weights: torch.Tensor | None = None,
 ) -> CanaryRun:
     """Train by the recipe, as deployed, with canaries of four times the `clip` that was proved.
@@ -165,7 +166,8 @@ def run_canaries(
         info = cohorts.sample(number).info
         read, mean = _released(protection, sent, info, entropy, secret)
         for which, released in read:
-            rest = released - own[list(which)].sum(0)  # whoever knows all records can do so
+            # What an attacker who knows all records can do.
+            rest = released - own[list(which)].sum(0)
             products = hidden.products(number, rest.double().numpy()) * denominator / clip
             seen = np.isin(np.arange(canaries) % len(clients), which)
             scores[seen] += products[seen] / recipe.rounds

@@ -61,31 +61,43 @@ class Sending:
 
         `present` [..., K, B] or [..., K, steps, B] is as in `client_update`.
         """
-        if weights.ndim == 2 and (self._looped or self._clips_many(rows)):
-            masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
-            each = zip(weights, rows, masks, strict=False)
-            return torch.stack([self.updates(*given) for given in each])
-        by_record, vmap = self.training.by_record or present is not None, self.task.way.vmap
-        if weights.ndim == 1:
-            self.one_by_one = self._why_one_by_one(len(rows))
-            if self.one_by_one and not by_record:
-                inputs, labels = self._records(rows)
-                units = zip(inputs, labels, strict=True)
-                return torch.stack([self._on_module(weights, *unit) for unit in units])
-            if self._clips_many(rows):
-                self.one_by_one = self.task.way.reason if self._looped else None
-                return self._clipped(weights, rows, self._shares(rows, present))
-        masked = () if present is None else (present,)
-        given = (*self._records(rows), *masked)
-        places = (None, *[0] * len(given))
         if weights.ndim == 2:
-            every, whole = vmap(vmap(self._send, places)), True
-        else:
-            made = rows.shape[1] if by_record else 1  # gradients of a client
-            chunk = 1 if self.one_by_one else max(1, _WIDEST // (made * weights.numel()))
-            every, whole = vmap(self._send, places, chunk_size=chunk), chunk >= len(rows)
+            return self._side_by_side(weights, rows, present)
+        by_record = self.training.by_record or present is not None
+        self.one_by_one = self._why_one_by_one(len(rows))
+        if self.one_by_one and not by_record:
+            units = zip(*self._records(rows), strict=True)
+            return torch.stack([self._on_module(weights, *unit) for unit in units])
+        if self._clips_many(rows):
+            self.one_by_one = self.task.way.reason if self._looped else None
+            return self._clipped(weights, rows, self._shares(rows, present))
+        gradients = rows.shape[1] if by_record else 1  # of a client
+        chunk = 1 if self.one_by_one else max(1, _WIDEST // (gradients * weights.numel()))
+        given, places = self._given(rows, present)
+        every = self.task.way.vmap(self._send, places, chunk_size=chunk)
         # Poisson batches differ in size: recorded once each, they would be recorded for ever
-        return self._run("updates", every, weights, *given, often=whole and not masked)
+        often = chunk >= len(rows) and present is None
+        return self._run("updates", every, weights, *given, often=often)
+
+    def _side_by_side(
+        self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
+    ) -> torch.Tensor:
+        """`updates` of U rounds at weights [U, m]: in one pass, or round by round."""
+        if self._looped or self._clips_many(rows):
+            masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
+            every = zip(weights, rows, masks, strict=False)
+            return torch.stack([self.updates(*given) for given in every])
+        given, places = self._given(rows, present)
+        vmap = self.task.way.vmap
+        send = vmap(vmap(self._send, places))
+        return self._run("updates", send, weights, *given, often=present is None)
+
+    def _given(
+        self, rows: torch.Tensor, present: torch.Tensor | None
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[int | None, ...]]:
+        """What `_send` takes behind the weights, and the axes along which clients lie."""
+        given = (*self._records(rows), *(() if present is None else (present,)))
+        return given, (None, *[0] * len(given))
 
     def means(
         self,

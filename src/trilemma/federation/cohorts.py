@@ -8,37 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.federation.round import Answers
-from trilemma.federation.server import Labelled
 from trilemma.learning import Task, draw_rows, stack_rows
 from trilemma.protection.round_info import RoundInfo
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
-    from trilemma.learning import LocalTraining
+    from trilemma.records.records import Records
 
 __all__ = ["Cohorts", "Federated", "drawn_cohort", "pooled"]
 
-_FEW_ROWS: Final = 10_000  # of a round, up to which they are kept
-
 
 class Federated(Protocol):
-    """What can be trained: every `estimation.Scenario` is one."""
+    """What can be trained: every `game.scenario.Scenario` is one."""
 
     @property
     def task(self) -> Task: ...
 
     @property
-    def records(self) -> Sequence[Labelled]: ...
+    def records(self) -> Sequence[Records]: ...
 
     @property
-    def test_records(self) -> Labelled: ...
+    def test_records(self) -> Records: ...
 
     @property
     def device(self) -> str: ...
@@ -68,12 +65,13 @@ class Cohorts:
         self, number: int, clients: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The records [K, B] of the clients' units, as rows of the pool, and who takes part."""
-        sizes = tuple(self.sizes[client] for client in clients)
-        # A client alone may be timed, which a draw from memory would spoil.
-        training = self.recipe.local_training
-        few = len(clients) * training.unit_size <= _FEW_ROWS
-        draw = _drawn if few and len(clients) > 1 else _drawn.__wrapped__
-        own, here = draw(self.draws, number, tuple(clients), sizes, training)
+        training, draws = self.recipe.local_training, self.draws
+        own, here = stack_rows(
+            [
+                draw_rows(training, self.sizes[k], draws.generator("batch", number, k))
+                for k in clients
+            ]
+        )
         rows = own + self.starts[list(clients), None]
         return rows.to(self.device), None if here is None else here.to(self.device)
 
@@ -119,21 +117,3 @@ def drawn_cohort(draws: Seeded, everyone: int, per_round: int, number: int) -> t
         return tuple(range(everyone))
     draw = draws.generator("cohort", number)
     return tuple(sorted(draw.choice(everyone, per_round, replace=False).tolist()))
-
-
-@lru_cache(maxsize=512)
-def _drawn(
-    draws: Seeded,
-    number: int,
-    clients: tuple[int, ...],
-    sizes: tuple[int, ...],
-    training: LocalTraining,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The places [K, B] that clients of these sizes draw in a round, and who takes part.
-
-    Kept, because trainings under other protections draw the same: not to be changed.
-    """
-    each = zip(clients, sizes, strict=True)
-    return stack_rows(
-        [draw_rows(training, n, draws.generator("batch", number, k)) for k, n in each]
-    )

@@ -14,7 +14,7 @@ from trilemma.accounting.sampled_training import Participation
 from trilemma.errors import InvalidInput
 from trilemma.federation.server_parts import Origin, PublicRecords, WarmStart, check_share
 from trilemma.learning import LocalTraining
-from trilemma.quantities import positive, whole
+from trilemma.quantities import counted, one_of, positive, whole
 
 __all__ = ["Deployment", "ServerTraining", "Weighting", "room_for"]
 
@@ -129,46 +129,37 @@ class Deployment:
             raise InvalidInput(
                 f"local_training must be a LocalTraining, got {self.local_training!r}."
             )
-        for name in ("parameters", "clients", "cohort", "threshold", "rounds", "helpers"):
-            value, least = whole(name, getattr(self, name)), int(name != "helpers")
-            if value < least:
-                raise InvalidInput(f"{name} must be at least {least}, got {value}.")
-            object.__setattr__(self, name, value)
-        if self.total_records is not None:
-            total = whole("total_records", self.total_records)
-            object.__setattr__(self, "total_records", total)
-            if total < 1:
-                raise InvalidInput(f"total_records must be at least 1, got {total}.")
-        if self.server is not None and not isinstance(self.server, ServerTraining):
-            raise InvalidInput(f"server must be a ServerTraining, got {self.server!r}.")
+        for name in ("parameters", "clients", "cohort", "threshold", "rounds", "total_records"):
+            if name != "total_records" or self.total_records is not None:
+                object.__setattr__(self, name, counted(name, getattr(self, name)))
+        object.__setattr__(self, "helpers", whole("helpers", self.helpers))
         if self.server is not None:
             _check_server(self.server, self.local_training)
         rate = positive(
             "sampling_rate (share of its records that a client draws)", self.sampling_rate
         )
+        if rate > 1:
+            raise InvalidInput(f"sampling_rate must be at most 1, got {rate}.")
+        object.__setattr__(self, "sampling_rate", rate)
+        one_of("weighting", self.weighting, ("equal", "records"))
+        one_of("participation", self.participation, ("secret", "known"))
+        self._check_round()
+
+    def _check_round(self) -> None:
+        """Raises where the numbers of clients, or what is secret, contradict each other."""
         if not self.threshold <= self.cohort <= self.clients:
             raise InvalidInput(
                 f"threshold ({self.threshold}), cohort ({self.cohort}) and clients "
                 f"({self.clients}) must rise: a round has a cohort of the clients, and ends with "
                 "the threshold at least."
             )
+        if self.helpers < 0:
+            raise InvalidInput(f"helpers must be at least 0, got {self.helpers}.")
         if self.helpers >= self.threshold and self.threshold > 1:
             raise InvalidInput(
                 f"helpers must leave an honest client of the {self.threshold} that a round ends "
                 f"with at least, got {self.helpers}."
             )
-        if rate > 1:
-            raise InvalidInput(f"sampling_rate must be at most 1, got {rate}.")
-        object.__setattr__(self, "sampling_rate", rate)
-        for name, choices in (
-            ("weighting", ("equal", "records")),
-            ("participation", ("secret", "known")),
-        ):
-            if getattr(self, name) not in choices:
-                raise InvalidInput(
-                    f"{name} must be {choices[0]!r} or {choices[1]!r}, got "
-                    f"{getattr(self, name)!r}."
-                )
         if self.participation == "secret" and self.local_training.participation == "known":
             raise InvalidInput(
                 f"participation is a secret under Poisson sampling only, and local_training has "
@@ -202,6 +193,8 @@ class Deployment:
 
 
 def _check_server(server: ServerTraining, training: LocalTraining) -> None:
+    if not isinstance(server, ServerTraining):
+        raise InvalidInput(f"server must be a ServerTraining, got {server!r}.")
     if server.public_weight and training.algorithm != "fedsgd":
         raise InvalidInput(
             f"public_weight={server.public_weight:g} mixes gradients, but fedavg sends changes of "
@@ -217,7 +210,7 @@ def _check_server(server: ServerTraining, training: LocalTraining) -> None:
 def _fits(name: str, measured: Any, own: Any) -> bool:
     if name == "total_records":  # a cap on what is there, not what is there
         return measured is None or (own is not None and own <= measured)
-    if name == "server" and own is None:  # whoever deploys takes the one that was measured
+    if name == "server" and own is None:  # a federation takes the one that was measured
         return True
     if isinstance(measured, float) and isinstance(own, float):
         return math.isclose(measured, own, rel_tol=1e-9)  # 4 / 150, written out

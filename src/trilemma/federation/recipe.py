@@ -27,12 +27,13 @@ class Recipe:
     local rate for FedSGD, 1 for FedAvg), or falls linearly from it to zero with `server_decay`.
     With `averaging` d the trained model is w̄ ← d · w̄ + (1 - d) · w. `centring` says where affine
     layers have their origin: in the mean of what they read of the public records, or of a record
-    whose entries all are one number (None: in zero; `estimation.recipes`), or layer by layer.
+    whose entries all are one number (None: in zero), or layer by layer, as
+    `game/recipe_scenarios.py` settles it.
 
     `rounds` None is as many as the federation has. Clients count alike with `equal_weights`, else
     by their records. `threshold` is that of the rounds (None: two thirds of the clients, plus
     one). `judge` is the test set, or one of two disjoint sets: one on which settings are chosen,
-    and one that took no part in the choice (`estimation.recipes`).
+    and one that took no part in the choice (`game/recipe_scenarios.py`).
     """
 
     local_training: LocalTraining
@@ -87,7 +88,7 @@ class Recipe:
         if self.centring is not None and not isinstance(self.centring, tuple):
             raise InvalidInput(
                 f"centring={self.centring!r} does not say the origin of a layer; take "
-                "estimation.recipes.settled(recipe, scenario)."
+                "game.recipe_scenarios.settled(recipe, scenario)."
             )
         needed = self.warm_start is not None or self.public_weight > 0
         return ServerTraining(

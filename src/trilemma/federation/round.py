@@ -2,8 +2,8 @@
 
 Trainings, games, recovered records and timings all run their rounds here. A training's round is
 run by its messages, or by the same arithmetic without them. Rounds of federations that are
-attacked side by side are drawn by their law: before a grid rounds them, and the noise of a sum of
-which nobody reads more is drawn as one Gaussian (docs/benchmarks/rounds.md).
+attacked side by side are drawn by their distribution: before a grid rounds them, and the noise of
+a sum of which nobody reads more is drawn as one Gaussian (docs/benchmarks/rounds.md).
 """
 
 from __future__ import annotations

@@ -16,13 +16,16 @@ from trilemma.entropy import System
 from trilemma.errors import InvalidInput
 from trilemma.execution.work_seconds import work_seconds
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
-from trilemma.federation.round import Rounds
+from trilemma.federation.round import Answers, Rounds
 from trilemma.federation.training import start_weights
 from trilemma.protection.protection import Protection
 from trilemma.protection.transports.secret_sharing.identity import Identity
 from trilemma.protection.transports.wire import SERVER
+from trilemma.quantities import counted
 
 if TYPE_CHECKING:
+    import torch
+
     from trilemma.federation.recipe import Recipe
     from trilemma.protection.transcripts import RoundResult
 
@@ -122,7 +125,6 @@ def round_costs(
     recipe: Recipe,
     *,
     rounds: int = 6,
-    seed: int = 0,
     clients_per_round: int | None = None,
 ) -> RoundCosts:
     """Run `rounds` pairs of a recipe's real rounds at the model's weights, after a first.
@@ -131,11 +133,10 @@ def round_costs(
     clients may pin identities they do, unless the threshold is too low for that. Ciphertexts are
     alike and independent, so that of a long update a part is encrypted and stands for all.
     """
-    if rounds < 1:
-        raise InvalidInput(f"rounds must be at least 1, got {rounds}.")
+    counted("rounds", rounds)
     everyone = len(federated.records)
     size = clients_per_round or everyone
-    cohorts, threshold = Cohorts(federated, recipe, size, seed, "costs"), recipe.threshold
+    cohorts, threshold = Cohorts(federated, recipe, size, 0, "costs"), recipe.threshold
     weights, pool = start_weights(federated, None)[0], pooled(federated)
     arms = {
         name: Rounds(federated.task, recipe.local_training, pool, arm)
@@ -153,23 +154,30 @@ def round_costs(
         alone = arms["without"].sending.alone
         updates = [alone(weights, *cohorts.rows(number, [client])) for client in clients]
         local = (work_seconds(weights.device) - start) / len(clients)
-        pair = {}
-        for name in sorted(arms, reverse=bool(number % 2)):  # neither is always the second
-            arm, length = arms[name].protection, weights.numel()
-            part = arm.timed_on(length)
-            some = [update[:part] for update in updates]
-            # Where every client opens the sum, one of them tells what that takes.
-            opened_by_all = arm.transport.server_reads == "nothing"
-            quiet = dict.fromkeys(clients[1:], 1) if opened_by_all else None
-            result = arms[name].exchanged(some, answers, secret=secrets[name], drops=quiet)
-            pair[name] = _spent(result, clients, local).scaled(length / part)
-        pairs.append(pair)
+        order = sorted(arms, reverse=bool(number % 2))  # neither is always the second
+        pairs.append(
+            {name: _timed(arms[name], updates, answers, secrets[name], local) for name in order}
+        )
     # The local work is the same with and without protection, and in all rounds.
     local = median(pair["without"].train for pair in pairs[1:])
     without, within = (
         tuple(replace(pair[name], train=local) for pair in pairs[1:]) for name in arms
     )
     return RoundCosts(without, without if protection == Protection() else within)
+
+
+def _timed(
+    arm: Rounds, updates: Sequence[torch.Tensor], answers: Answers, secret: Any, local: float
+) -> Spent:
+    """What one real round takes, in which clients have trained for `local` seconds."""
+    length, clients = updates[0].numel(), answers.info.participants
+    part = arm.protection.timed_on(length)
+    some = [update[:part] for update in updates]
+    # Where every client opens the sum, one of them tells what that takes.
+    opened_by_all = arm.protection.transport.server_reads == "nothing"
+    quiet = dict.fromkeys(clients[1:], 1) if opened_by_all else None
+    result = arm.exchanged(some, answers, secret=secret, drops=quiet)
+    return _spent(result, clients, local).scaled(length / part)
 
 
 def _spent(result: RoundResult, clients: Sequence[int], train: float) -> Spent:

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from trilemma.errors import InvalidInput
-from trilemma.quantities import shown
+from trilemma.quantities import one_of, shown
 
 if TYPE_CHECKING:
     from trilemma.federation.cohorts import Federated
-    from trilemma.federation.server import Labelled
+    from trilemma.records.records import Records
 
 __all__ = ["Metric", "Score", "Scored", "read_scores", "write_scores"]
 
@@ -46,8 +46,7 @@ class Metric:
             raise InvalidInput(
                 f"metric must be a function of outputs and labels, got {shown(self.function)}."
             )
-        if self.better not in ("higher", "lower"):
-            raise InvalidInput(f"better must be 'higher' or 'lower', got {shown(self.better)}.")
+        one_of("better", self.better, ("higher", "lower"))
         usual = getattr(self.function, "__name__", type(self.function).__name__)
         object.__setattr__(self, "name", self.name or usual.strip("<>"))
 
@@ -93,7 +92,7 @@ class Score:
         """On each client's own records."""
         return tuple(self._on(record, weights, number) for record in self.federated.records)
 
-    def _on(self, records: Labelled, weights: torch.Tensor, number: int) -> Scored:
+    def _on(self, records: Records, weights: torch.Tensor, number: int) -> Scored:
         labels = records.labels.to(weights.device)
         with torch.no_grad():
             parts = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,18 +14,9 @@ from trilemma.learning import clipped_sums, traced
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.learning import Task
+    from trilemma.records.records import Records
 
-__all__ = ["Labelled", "Server"]
-
-
-class Labelled(Protocol):
-    """Records as two tensors: inputs [n, *shape] and labels [n, ...]."""
-
-    @property
-    def inputs(self) -> torch.Tensor: ...
-
-    @property
-    def labels(self) -> torch.Tensor: ...
+__all__ = ["Server"]
 
 
 class Server:
@@ -36,7 +27,7 @@ class Server:
     """
 
     def __init__(
-        self, task: Task | None, recipe: Recipe, rounds: int, public: Labelled | None = None
+        self, task: Task | None, recipe: Recipe, rounds: int, public: Records | None = None
     ) -> None:
         if recipe.needs_public and public is None:
             raise InvalidInput(

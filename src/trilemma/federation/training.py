@@ -18,13 +18,14 @@ from trilemma.errors import InvalidInput
 from trilemma.federation.cohorts import Cohorts, Federated, pooled
 from trilemma.federation.round import Rounds
 from trilemma.federation.scoring import Score
-from trilemma.federation.server import Labelled, Server
+from trilemma.federation.server import Server
 from trilemma.protection.round_arithmetic import is_exact
 from trilemma.quantities import counted
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.protection.protection import Protection
+    from trilemma.records.records import Records
 
 __all__ = ["History", "Round", "start_weights", "train"]
 
@@ -76,7 +77,7 @@ def train(
     *,
     seeds: Sequence[int] = (0,),
     weights: torch.Tensor | None = None,
-    public: Labelled | None = None,
+    public: Records | None = None,
     clients_per_round: int | None = None,
     evaluate_every: int | None = None,
     metric: Callable[[torch.Tensor, torch.Tensor], float] | None = None,
@@ -121,14 +122,9 @@ def train(
                 secret=secret,
             )
             current = server.step(current, mean[None], number)
-            if not torch.isfinite(current).all():
-                raise InvalidInput(
-                    f"the model diverged in round {number}: its weights are no longer finite; "
-                    "lower the learning rate, or protect less."
-                )
-            last = number + 1 == rounds
+            _require_finite(current, number)
             scored = None
-            if last or (evaluate_every and (number + 1) % evaluate_every == 0):
+            if number + 1 == rounds or (evaluate_every and (number + 1) % evaluate_every == 0):
                 scored = score.of_test(server.trained(current)[0], number)
             loss, value = (None, None) if scored is None else (scored.loss, scored.metric)
             history.append(Round(number, clients, loss, value))
@@ -145,6 +141,14 @@ def train(
             )
         )
     return tuple(histories)
+
+
+def _require_finite(weights: torch.Tensor, number: int) -> None:
+    if not torch.isfinite(weights).all():
+        raise InvalidInput(
+            f"the model diverged in round {number}: its weights are no longer finite; "
+            "lower the learning rate, or protect less."
+        )
 
 
 def _rounds_of(recipe: Recipe) -> int:

@@ -258,7 +258,8 @@ def _check_second_derivative(
     ).to(inputs.device)
     sentence = (
         "the loss or the model is not twice differentiable, but attacks need the derivative of "
-        "the update; use a loss and activations built from torch's own functions"
+        "the update; use a loss and activations built from torch's own functions, and detach() "
+        "nothing that depends on the records"
     )
 
     def agrees(derivative: float, step: float) -> bool:

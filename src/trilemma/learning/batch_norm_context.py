@@ -1,4 +1,4 @@
-"""BatchNorm as one record meets it: in a batch whose others are known in law only.
+"""BatchNorm as one record meets it: in a batch whose others are known by their distribution only.
 
 A batch's statistics are means over its records, so a batch of S records and with it an update is
 nearly a sum over records: each is normalised by what the others have on average and by its own
@@ -88,7 +88,7 @@ class BatchNormContext:
             return found, gradients
 
         example = (inputs, labels, *tensors.values())
-        run = traced(("company", shared), task, both, example) if inputs.is_cuda else both
+        run = traced(("batch norm", shared), task, both, example) if inputs.is_cuda else both
         return cls(*run(*example), size)
 
     @property

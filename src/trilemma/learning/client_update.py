@@ -53,8 +53,9 @@ def client_update(
 def _still(task: Task, weights: torch.Tensor) -> torch.Tensor:
     """Weights [m] whose running statistics depend on no record of the steps before.
 
-    Their gradient μ (r - b) / lr is told, not derived (`statistics`), and would be told to those
-    records as well; μ / lr times what is missing, which is zero, brings back r as their function.
+    Their gradient μ (r - b) / lr is set by a hook, no derivative (`statistics`), and would reach
+    those records as well; μ / lr times what is missing, which is zero, brings back r as their
+    function.
     """
     if task.statistics is None:
         return weights

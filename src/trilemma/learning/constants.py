@@ -1,22 +1,25 @@
-"""What a module holds besides what it trains, in the precision of the weights at hand."""
+"""A module's tensors: those that it does not train in another precision, and others in place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+import copy
+from collections.abc import Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-__all__ = ["constants", "converted"]
+__all__ = ["constants", "converted", "holding"]
 
 _Copies = dict[torch.dtype, tuple[tuple[int, int], torch.Tensor]]
 """A copy of each type, with the place and the version of what it was made of."""
 
-# Not in the task, which would take them along to every worker; gone with what they are made of.
+# Not in the task, which would take them along to every worker; gone with what they are copies of.
 _COPIES: MutableMapping[torch.Tensor, _Copies] = WeakTensorKeyDictionary()
+_HOLDING: MutableMapping[nn.Module, nn.Module] = WeakKeyDictionary()
 
 
 def constants(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -37,8 +40,9 @@ def converted(
 ) -> dict[str, torch.Tensor]:
     """Those constants by name that have the trained parameters' type, in the one that is wanted.
 
-    What the module holds in another type on purpose stays as it is. Copies are made once: whoever
-    records what is done with them finds the same tensors again, and nothing is copied on replay.
+    What the module holds in another type on purpose stays as it is. Copies are made once: a
+    recorder of what is done with them finds the same tensors again, and nothing is copied on
+    replay.
     """
     if trained == wanted:
         return {}
@@ -58,3 +62,27 @@ def _copy(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def _detached(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor.detach().to(dtype)
+
+
+def holding(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
+    """A copy of the module with tensors, by name, in the place of its own; until the next call.
+
+    So a block that is checkpointed, and run once more in backward, meets the same tensors there.
+    Buffers are new each time: what forward() leaves in them is seen by no other call.
+    """
+    if module not in _HOLDING:
+        own = {
+            id(parameter): parameter for parameter in chain(module.parameters(), module.buffers())
+        }
+        _HOLDING[module] = copy.deepcopy(module, own)
+    held = _HOLDING[module]
+    for mine, copied in zip(module.modules(), held.modules(), strict=True):
+        copied.training = mine.training
+    buffers = {name: item.clone() for name, item in module.named_buffers(remove_duplicate=False)}
+    for name, tensor in {**buffers, **tensors}.items():
+        path, _, own_name = name.rpartition(".")
+        owner = held.get_submodule(path)
+        if isinstance(getattr(owner, own_name), nn.Parameter):
+            delattr(owner, own_name)  # no parameter may be the result of something else
+        setattr(owner, own_name, tensor)
+    return held

@@ -174,7 +174,7 @@ def _run(
     inputs: torch.Tensor,
     labels: torch.Tensor,
 ) -> _Made:
-    """Slopes and what was read at each site, and the gradients of all other tensors, a record."""
+    """Gradients and what was read at each site, and gradients of all other tensors, a record."""
     extra, spec = tree_flatten(met)
 
     def gradients(
@@ -280,27 +280,31 @@ class _Watch(TorchFunctionMode):
     ) -> Any:
         given = kwargs or {}
         made = func(*args, **given)
-        call, name, window = dict[str, Any](), None, None
-        if func in (torch.conv2d, linear):
-            call = dict(zip(_ARGUMENTS, args, strict=False)) | given
-            window = _window(call) if func is torch.conv2d else None
-            plain = call["weight"].ndim == 2 if func is linear else window is not None
-            # What a model's own transform sees is gone when it is done.
-            own = plain and _depth(made) <= self._depth
-            name = self._names.get(id(call["weight"])) if own else None
-        others = (
-            [value for key, value in call.items() if key != "weight"] if name else (args, given)
-        )
+        layer = func in (torch.conv2d, linear)
+        call = dict(zip(_ARGUMENTS, args, strict=False)) | given if layer else {}
+        site = self._site(func, call, made) if layer else None
+        others = [call[key] for key in call if key != "weight"] if site else (args, given)
         if any(isinstance(leave, torch.Tensor) for leave in tree_leaves(made)):
             held = (self._names.get(id(leave)) for leave in tree_leaves(others))
             self.besides.update(item for item in held if item is not None)
-        if name is None:
+        if site is None:
             return made
-        self.uses.append((_Site(name, tuple(made.shape), window), call["input"]))
+        self.uses.append((site, call["input"]))
         tap = next(self._taps, None)
         if tap is not None and tap.shape != made.shape:
             raise _UnknownLayer
         return made if tap is None else made + tap
+
+    def _site(
+        self, func: Callable[..., Any], call: Mapping[str, Any], made: torch.Tensor
+    ) -> _Site | None:
+        """The site of a call, if it is one of a watched weight and of a known form."""
+        window = _window(call) if func is torch.conv2d else None
+        plain = call["weight"].ndim == 2 if func is linear else window is not None
+        # What a model's own transform sees is gone when it is done.
+        own = plain and _depth(made) <= self._depth
+        name = self._names.get(id(call["weight"])) if own else None
+        return None if name is None else _Site(name, tuple(made.shape), window)
 
 
 _ARGUMENTS: Final = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")

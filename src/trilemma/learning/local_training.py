@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trilemma.errors import InvalidInput
-from trilemma.quantities import positive, whole
+from trilemma.quantities import counted, one_of, positive
 
 __all__ = ["LocalTraining"]
 
@@ -36,23 +36,17 @@ class LocalTraining:
     sampling: Literal["fixed", "poisson", "full"] = "fixed"
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("algorithm", ("fedsgd", "fedavg")),
-            ("sampling", ("fixed", "poisson", "full")),
-        ):
-            if getattr(self, name) not in choices:
-                known = " or ".join(map(repr, choices))
-                raise InvalidInput(f"{name} must be {known}, got {getattr(self, name)!r}.")
-        numbers = {"lr": self.lr, "record_clip": self.record_clip}
-        for name, value in numbers.items():
-            if value is not None or name == "lr":
-                object.__setattr__(self, name, positive(name, value))
-        counts = {"steps": self.steps, "batch": self.batch, "records": self.records}
-        for name, count in counts.items():
-            if count is not None or name != "records":
-                object.__setattr__(self, name, whole(name, count))
-                if getattr(self, name) < 1:
-                    raise InvalidInput(f"{name} must be at least 1, got {count}.")
+        one_of("algorithm", self.algorithm, ("fedsgd", "fedavg"))
+        one_of("sampling", self.sampling, ("fixed", "poisson", "full"))
+        checks = {"lr": positive, "steps": counted, "batch": counted}
+        optional = {"records": counted, "record_clip": positive}
+        checks |= {name: optional[name] for name in optional if getattr(self, name) is not None}
+        for name, check in checks.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        self._check_records()
+
+    def _check_records(self) -> None:
+        """Raises where `records` do not go with the algorithm or the sampling."""
         own = (None, self.batch) if self.sampling == "fixed" else (None, self.records)
         if self.algorithm == "fedsgd" and (self.steps > 1 or self.records not in own):
             raise InvalidInput(

@@ -86,11 +86,24 @@ def _weighted(
         outputs = log_softmax(outputs, 1)
     elif not soft:
         return nll_loss(outputs, targets, weight=weight, ignore_index=ignored, reduction=reduction)
-    counted = targets * (torch.arange(classes, device=outputs.device) != ignored)
-    weight = torch.ones_like(outputs[0]) if weight is None else weight
-    total = -(counted * weight * outputs).sum()
+    return _soft(outputs, targets, weight, ignored, smoothing, reduction)
+
+
+def _soft(
+    log_probability: torch.Tensor,
+    targets: torch.Tensor,
+    weight: torch.Tensor | None,
+    ignored: int,
+    smoothing: float,
+    reduction: str,
+) -> torch.Tensor:
+    """The loss of soft labels [S, C], each class by its weight, which torch's own has not."""
+    classes = targets.shape[1]
+    counted = targets * (torch.arange(classes, device=targets.device) != ignored)
+    weight = torch.ones_like(log_probability[0]) if weight is None else weight
+    total = -(counted * weight * log_probability).sum()
     if smoothing:
-        even = -(counted.sum(1, keepdim=True) * weight * outputs).sum() / classes
+        even = -(counted.sum(1, keepdim=True) * weight * log_probability).sum() / classes
         total = (1 - smoothing) * total + smoothing * even
     return total if reduction == "sum" else total / (counted * weight).sum()
 

@@ -52,13 +52,24 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
     running ones along, with local steps of `sent_at`, those become parameters. Dropout is off.
     Hugging Face's attention is computed in plain operations, which have second derivatives.
     """
-    made, remarks = copied(model), []
+    made = copied(model)
     huggingface: Iterator[Any] = made.modules()
     for item in huggingface:
         if hasattr(item, "set_attn_implementation"):
             item.set_attn_implementation("eager")
             item.config.use_cache = False
-    norms = [(name, item) for name, item in made.named_modules() if isinstance(item, _BatchNorm)]
+    remarks = _settled_norms(made, sent_at)
+    if off := drop_nothing(made):
+        remarks.append(
+            f"Dropout ({_named(off)}) is off in what is trained and attacked here: whatever it "
+            f"would hide is not counted on."
+        )
+    return made, tuple(remarks)
+
+
+def _settled_norms(model: nn.Module, sent_at: float | None) -> list[str]:
+    """Settles in place what becomes of BatchNorm's running statistics; sentences that say so."""
+    norms = [(name, item) for name, item in model.named_modules() if isinstance(item, _BatchNorm)]
     live = [name for name, item in norms if item.training]
     kept = [(name, item) for name, item in norms if item.training and item.track_running_stats]
     if sent_at is not None and not kept:
@@ -72,11 +83,12 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             continue
         norm.track_running_stats = False
         norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+    remarks = []
     if live and sent_at is None:
         remarks.append(
             f"BatchNorm ({_named(live)}) works with the statistics of each batch, in training and "
             f"when the model is judged; running statistics are neither sent nor attacked here, "
-            f"and whoever shares them shows more (sends_statistics=True measures that)."
+            f"and a client that shares them shows more (sends_statistics=True measures that)."
         )
     elif live:
         remarks.append(
@@ -90,12 +102,7 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
             f"BatchNorm ({_named(frozen)}) is in eval mode, so its stored statistics are "
             f"constants: deploy it so, or call train() and measure again."
         )
-    if off := drop_nothing(made):
-        remarks.append(
-            f"Dropout ({_named(off)}) is off in what is trained and attacked here: whatever it "
-            f"would hide is not counted on."
-        )
-    return made, tuple(remarks)
+    return remarks
 
 
 def copied(model: nn.Module) -> nn.Module:

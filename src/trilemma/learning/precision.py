@@ -32,7 +32,7 @@ def whole_floats(parameters: int) -> Iterator[None]:
 def drawn_on(device: torch.device | str, numbers: int) -> torch.device:
     """Where random numbers for a device are drawn: on the CPU, so that they do not depend on it.
 
-    More than 10⁶ are drawn where they are needed, in other numbers of the same law: a core takes
-    0.05 s for 11 million, of each client in each round.
+    More than 10⁶ are drawn where they are needed, in other numbers of the same distribution: a
+    core takes 0.05 s for 11 million, of each client in each round.
     """
     return torch.device(device) if numbers > LARGE else torch.device("cpu")

@@ -12,9 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.batch_norm_statistics import applied, rates
-from trilemma.learning.constants import converted
+from trilemma.learning.constants import converted, holding
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
-from trilemma.learning.module_tensors import holding
 from trilemma.learning.modules import normalises_batches, scores
 from trilemma.learning.ways import Way
 from trilemma.updates import Layout

@@ -43,10 +43,10 @@ def observe(
         label = protection.label(round, size)
         for message in transcript.messages:
             if message.sender != SERVER:
-                making = protection.making(round, size, message.sender)
+                mechanism = protection.mechanism_info(round, size, message.sender)
                 sent = protection.transport.read(message.body, message.sender, round, label)
-                made = _received(sent, making.known, size, released.mean)
-                seen.append(observed_message(made, making))
+                made = _received(sent, mechanism.known, size, released.mean)
+                seen.append(observed_message(made, mechanism))
     if server_reads_sum(protection):
         shares = observed_shares(released.clients, transcript.weights)
         seen.append(observed_sum(protection, SparseUpdate(released.mean), round, shares))
@@ -97,9 +97,9 @@ def _received(
     return SparseUpdate(full, known)
 
 
-def observed_message(sent: SparseUpdate, making: MechanismInfo) -> Observation:
+def observed_message(sent: SparseUpdate, mechanism: MechanismInfo) -> Observation:
     """What is read of one client's message."""
-    return _observation(sent, making, (1.0,))
+    return _observation(sent, mechanism, (1.0,))
 
 
 def observed_sum(
@@ -107,11 +107,11 @@ def observed_sum(
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise; with places of their own, each k only where k sent."""
     size, first = sent.values.numel(), next(iter(shares))
-    making = protection.making(round, size, first, of_sum=True)
-    seen = _observation(sent, making, tuple(shares.values()))
-    if not protection.own_places or making.known is None or len(shares) == 1:
+    mechanism = protection.mechanism_info(round, size, first, of_sum=True)
+    seen = _observation(sent, mechanism, tuple(shares.values()))
+    if not protection.own_places or mechanism.known is None or len(shares) == 1:
         return seen
-    of = (protection.making(round, size, client, of_sum=True) for client in shares)
+    of = (protection.mechanism_info(round, size, client, of_sum=True) for client in shares)
     masks = [item.known for item in of if item.known is not None]
     rows = torch.stack(masks).to(sent.values.device)
     weights = rows * sent.values.new_tensor(list(shares.values()))[:, None]
@@ -124,11 +124,11 @@ def observed_sum(
 
 
 def _observation(
-    sent: SparseUpdate, making: MechanismInfo, shares: tuple[float, ...]
+    sent: SparseUpdate, mechanism: MechanismInfo, shares: tuple[float, ...]
 ) -> Observation:
     """Σ_k share_k · clip(u_k) + noise, with what everyone knows of it."""
-    values, gain, noise = sent.values, making.gain, making.noise
-    known = sent.known if making.known is None else making.known
+    values, gain, noise = sent.values, mechanism.gain, mechanism.noise
+    known = sent.known if mechanism.known is None else mechanism.known
     if isinstance(gain, torch.Tensor):
         values = values / gain.to(values.device, values.dtype)
     elif gain != 1:
@@ -140,8 +140,8 @@ def _observation(
         known=None if known is None else known.to(values.device, copy=True),
         noise=noise,
         weights=shares,
-        clip=making.clip,
-        limit=making.limit,
+        clip=mechanism.clip,
+        limit=mechanism.limit,
         clients=len(shares),
     )
 

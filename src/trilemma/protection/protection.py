@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import torch
@@ -41,10 +42,12 @@ class Protection:
 
     def _refusal(self) -> str | None:
         """Why the parts contradict each other, in one sentence."""
+        return self._parts_refusal() or self._noise_refusal()
+
+    def _parts_refusal(self) -> str | None:
+        """Why a part is one too many, or shows what another hides."""
         hides = self.transport.server_reads != "messages"
-        noisy = [transform for transform in self.transforms if transform.scale > 0]
-        thinning = [transform for transform in self.transforms if transform.thins]
-        for several, what in ((noisy, "noise"), (thinning, "compression")):
+        for several, what in ((self._noisy, "noise"), (self._thinning, "compression")):
             if len(several) > 1:
                 return (
                     f"{several[0].name} and {several[1].name} both are {what}; use one of them, "
@@ -61,13 +64,14 @@ class Protection:
                     f"{self.transport.name} hides single updates already, so bounded masks add "
                     "nothing; leave them out."
                 )
-        if (
-            noisy
-            and thinning
-            and self.transforms.index(thinning[0]) < self.transforms.index(noisy[0])
-        ):
-            first = thinning[0]
-            if noisy[0].clip is not None:
+        return None
+
+    def _noise_refusal(self) -> str | None:
+        """Why noise behind a compression, or on the transport's grid, is not what it says."""
+        for first, noise in product(self._thinning, self._noisy):
+            if self.transforms.index(first) > self.transforms.index(noise):
+                continue
+            if noise.clip is not None:
                 return (
                     "a clip must bound the whole update; put the transform that clips before "
                     f"{first.name}."
@@ -77,7 +81,7 @@ class Protection:
                     "noise after a compression with several keep probabilities has another scale "
                     "on each coordinate; put the noise before the compression."
                 )
-        for item in noisy:
+        for item in self._noisy:
             if item.scale < self.transport.least_noise():
                 return (
                     f"noise of standard deviation {item.scale:g} is lost on the transport's grid "
@@ -85,6 +89,14 @@ class Protection:
                     "precision_bits, or the variance."
                 )
         return None
+
+    @property
+    def _noisy(self) -> list[Transform]:
+        return [transform for transform in self.transforms if transform.scale > 0]
+
+    @property
+    def _thinning(self) -> list[Transform]:
+        return [transform for transform in self.transforms if transform.thins]
 
     @property
     def parts(self) -> tuple[Transform | Transport, ...]:
@@ -131,7 +143,7 @@ class Protection:
         """Protection, size and common places: clients that differ in these cannot be summed."""
         places = b""
         if not self.own_places:
-            known = self.making(round, size, round.participants[0]).known
+            known = self.mechanism_info(round, size, round.participants[0]).known
             places = b"" if known is None else np.packbits(known.numpy()).tobytes()
         return hashlib.sha256(f"{self.describe()} {size} ".encode() + places).digest()
 
@@ -153,14 +165,14 @@ class Protection:
                 made = transform.apply(made, client=client, round=shown, entropy=entropy)
         return made
 
-    def making(
+    def mechanism_info(
         self, round: RoundInfo, size: int, client: int, *, of_sum: bool = False
     ) -> MechanismInfo:
         """What everyone knows of how a client's values were made, or its part of the sum.
 
         All sessions of a round in this process share it: do not change its tensors.
         """
-        return _making(self, self._shown(round, client), size, of_sum)
+        return _mechanism_info(self, self._shown(round, client), size, of_sum)
 
     def _shown(self, round: RoundInfo, client: int) -> RoundInfo:
         """The round as a client's transforms see it."""
@@ -174,9 +186,11 @@ def _of_round(entropy: Seeded, run: str, number: int) -> Seeded:
 
 
 @lru_cache(maxsize=2)
-def _making(protection: Protection, round: RoundInfo, size: int, of_sum: bool) -> MechanismInfo:
-    making = MechanismInfo()
+def _mechanism_info(
+    protection: Protection, round: RoundInfo, size: int, of_sum: bool
+) -> MechanismInfo:
+    mechanism = MechanismInfo()
     for transform in protection.transforms:
         if not (of_sum and transform.cancels):
-            making = transform.explain(making, round, size)
-    return making
+            mechanism = transform.explain(mechanism, round, size)
+    return mechanism

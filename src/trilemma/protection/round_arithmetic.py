@@ -120,7 +120,9 @@ class Arithmetic:
         if messages:
             for client, update in self._sent:
                 sent = protection.apply(update, client, info, self.entropy)
-                yield observed_message(sent, protection.making(info, update.numel(), client))
+                yield observed_message(
+                    sent, protection.mechanism_info(info, update.numel(), client)
+                )
         if server_reads_sum(protection) and not (messages and len(shares) == 1):
             yield observed_sum(protection, SparseUpdate(self.mean), info, shares)
 
@@ -178,7 +180,7 @@ def _as_sent(values: torch.Tensor) -> torch.Tensor:
 
 def _places(protection: Protection, round: RoundInfo, update: torch.Tensor) -> torch.Tensor | None:
     """Where the sent coordinates lie, the same for all clients; None for everywhere."""
-    positions = protection.making(round, update.numel(), round.participants[0]).positions
+    positions = protection.mechanism_info(round, update.numel(), round.participants[0]).positions
     return None if positions is None else torch.from_numpy(positions).to(update.device)
 
 

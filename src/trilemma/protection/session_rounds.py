@@ -55,14 +55,8 @@ def run_round(
     size, device = updates[0].numel(), updates[0].device
     rows = dict(zip(round.participants, updates, strict=True))
     counts = dict(zip(round.participants, weights, strict=True))
-    brought = secret if isinstance(secret, Mapping) else dict.fromkeys(round.participants, secret)
     start = work_seconds(device)
-    clients = {
-        client: ProtectedClient.start(
-            protection, client, round, size, secret=brought[client], entropy=entropy
-        )
-        for client in round.participants
-    }
+    clients = _started(protection, round, size, secret, entropy)
     protect, finish = (work_seconds(device) - start) / len(clients), 0.0
     start = work_seconds(device)
     public = None if secret is None else protection.transport.public(secret)
@@ -74,18 +68,14 @@ def run_round(
     step = 0
     while released is None:
         messages += [Message(step, SERVER, to, body) for to, body in inboxes.items() if body]
-        replies: dict[int, bytes] = {}
         before = any(clients[client].sent is None for client in inboxes)
-        there = [client for client in inboxes if step < drops.get(client, math.inf)]
+        there = {
+            client: inbox
+            for client, inbox in inboxes.items()
+            if step < drops.get(client, math.inf)
+        }
         start = work_seconds(device)
-        for client in there:
-            session, inbox = clients[client], inboxes[client]
-            update = rows[client] if session.wants_update else None
-            reply = session.step(inbox, update, counts[client])
-            if isinstance(reply, Released):
-                released = reply
-            else:
-                replies[client] = reply
+        replies, released = _replies(clients, there, rows, counts)
         took = (work_seconds(device) - start) / max(1, len(there))
         protect, finish = (protect + took, finish) if before else (protect, finish + took)
         messages += [Message(step, client, SERVER, body) for client, body in replies.items()]
@@ -100,7 +90,7 @@ def run_round(
         combine += work_seconds(device) - start
         step += 1
     _require_all(protection, released, round)
-    mean = released.mean.to(updates[0].device, updates[0].dtype)
+    mean = released.mean.to(device, updates[0].dtype)
     own = clients[curious].sent
     if own is None or protection.cancels:
         own = protection.apply(rows[curious], curious, round, entropy, of_sum=True).values
@@ -113,6 +103,38 @@ def run_round(
         OwnUpdate(curious, own, counts[curious]),
     )
     return RoundResult(mean, transcript, Seconds(protect, combine, finish))
+
+
+def _started(
+    protection: Protection, round: RoundInfo, size: int, secret: Any, entropy: Seeded | System
+) -> dict[int, ProtectedClient]:
+    brought = secret if isinstance(secret, Mapping) else dict.fromkeys(round.participants, secret)
+    return {
+        client: ProtectedClient.start(
+            protection, client, round, size, secret=brought[client], entropy=entropy
+        )
+        for client in round.participants
+    }
+
+
+def _replies(
+    clients: Mapping[int, ProtectedClient],
+    inboxes: Mapping[int, bytes],
+    updates: Mapping[int, torch.Tensor],
+    weights: Mapping[int, int],
+) -> tuple[dict[int, bytes], Released | None]:
+    """One step of each client: its reply, or the mean where clients open the sum themselves."""
+    replies: dict[int, bytes] = {}
+    released: Released | None = None
+    for client, inbox in inboxes.items():
+        session = clients[client]
+        update = updates[client] if session.wants_update else None
+        reply = session.step(inbox, update, weights[client])
+        if isinstance(reply, Released):
+            released = reply
+        else:
+            replies[client] = reply
+    return replies, released
 
 
 def checked(

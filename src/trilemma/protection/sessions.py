@@ -135,7 +135,7 @@ class ProtectedClient(Sealed):
         made = protected(self.protection, update, self.client, self.round, self.entropy)
         self.sent = made.values
         values = _array(made.values)
-        public = self.protection.making(self.round, self.size, self.client)
+        public = self.protection.mechanism_info(self.round, self.size, self.client)
         if public.known is not None:
             return Payload(values[public.positions], weight)
         if made.known is None:
@@ -174,7 +174,7 @@ class ProtectedServer:
         total, weight = np.zeros(self.size), 0
         due = np.zeros(self.size, np.bool_)
         for client in self.round.participants:
-            public = self.protection.making(self.round, self.size, client).positions
+            public = self.protection.mechanism_info(self.round, self.size, client).positions
             due[slice(None) if public is None else public] = True
             if client not in payloads:
                 continue
@@ -223,7 +223,7 @@ def _expand(protection: Protection, aggregate: Aggregate, round: RoundInfo, size
     """The mean of the sent values, put back into its places [m], which all clients share."""
     means, share = protection.transport.split_count(aggregate.mean)
     mean = torch.from_numpy(np.ascontiguousarray(means, dtype=np.float64))
-    known = protection.making(round, size, aggregate.clients[0]).known
+    known = protection.mechanism_info(round, size, aggregate.clients[0]).known
     expected = size if known is None else int(known.sum())
     if mean.numel() != expected:
         raise InvalidInput(

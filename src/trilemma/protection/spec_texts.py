@@ -9,10 +9,11 @@ from trilemma.errors import InvalidInput
 __all__ = ["described"]
 
 
-def described(part: object, name: str | None = None) -> str:
-    """The fields of a dataclass that differ from their defaults, behind a name: module:class."""
-    if name is None:
-        name = f"{type(part).__module__}:{type(part).__qualname__}"
+def described(part: object) -> str:
+    """A part's name and the fields that differ from their defaults; yours goes as module:class."""
+    kind = type(part)
+    ours = kind.__module__.partition(".")[0] == "trilemma"
+    name = str(getattr(part, "name", "")) if ours else f"{kind.__module__}:{kind.__qualname__}"
     if not is_dataclass(part):
         raise InvalidInput(
             f"{name} is no dataclass, so its settings cannot be written down; make it one, or "

@@ -1,7 +1,7 @@
 """Protections as text, for the command line, for files and for reports.
 
 Ours go by short names; a transform or transport of your own goes as module:class, with its
-settings behind a second colon. `TUNABLE` and `tunable` are the same door for what `tune` ranks.
+settings behind a second colon. `TUNABLE` and `tunable` are the same for what `tune` ranks.
 """
 
 from __future__ import annotations

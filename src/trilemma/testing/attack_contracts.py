@@ -133,7 +133,7 @@ def _check_belief(found: Reconstructions, views: list[View]) -> None:
 
 
 def _stripped(view: View, knows: KnowledgeLevel) -> View:
-    """The view with nothing that only whoever knows more than `knows` has."""
+    """The view with only what an attacker who knows `knows` has."""
     whole, rank = view.knowledge, KNOWLEDGE_LEVELS.index(knows)
     return dataclasses.replace(
         view,

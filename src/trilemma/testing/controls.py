@@ -125,9 +125,9 @@ class _Sentences(nn.Module):
         x = self.words(tokens) + self.places.weight
         behind = torch.ones(_WORDS, _WORDS, dtype=torch.bool, device=x.device).triu(1)
         for keys in self.keys:
-            asked, held, told = keys(x).chunk(3, -1)
-            weights = (asked @ held.mT / _WIDE**0.5).masked_fill(behind, -torch.inf).softmax(-1)
-            x = x + weights @ told
+            queries, held, values = keys(x).chunk(3, -1)
+            weights = (queries @ held.mT / _WIDE**0.5).masked_fill(behind, -torch.inf).softmax(-1)
+            x = x + weights @ values
         scores: torch.Tensor = self.head(x[:, -1])
         return scores
 

@@ -130,32 +130,32 @@ def _check_transforms(
     name = protection.describe()
     for client, update in zip(info.participants, updates, strict=True):
         made = protection.apply(update, client, info, source)
-        making = protection.making(info, updates.shape[1], client)
-        known = made.known if making.known is None else making.known
+        mechanism = protection.mechanism_info(info, updates.shape[1], client)
+        known = made.known if mechanism.known is None else mechanism.known
         if known is None:
             known = torch.ones_like(update, dtype=torch.bool)
         assert not made.values[~known].any(), f"{name} sends coordinates that it says it drops."
-        clip = math.inf if making.clip is None else making.clip
+        clip = math.inf if mechanism.clip is None else mechanism.clip
         clipped = update * min(1.0, clip / float(update.norm()))
-        if making.limit is not None:
-            clipped = clipped.clamp(-making.limit, making.limit)
-        left = (made.values / making.gain - clipped)[known]
-        if making.noise is None:
+        if mechanism.limit is not None:
+            clipped = clipped.clamp(-mechanism.limit, mechanism.limit)
+        left = (made.values / mechanism.gain - clipped)[known]
+        if mechanism.noise is None:
             worst = float(left.abs().max())
             assert worst <= slack, (
                 f"{name} tells of no noise, but a value of client {client} is {worst:.3g} off."
             )
             continue
-        told = making.noise.deviation
+        stated = mechanism.noise.deviation
         # Var(x²) / 4 Var(x)² is (kurtosis - 1) / 4: 1/2 of a Gaussian, 5/4 of a Laplace
-        tails = 1.25 if making.noise.kind == "laplace" else 0.5
+        tails = 1.25 if mechanism.noise.kind == "laplace" else 0.5
         spread = _SIGMAS * math.sqrt(tails / left.numel())
-        ratio = float(left.square().mean().sqrt()) / told
+        ratio = float(left.square().mean().sqrt()) / stated
         assert abs(ratio - 1) <= spread, (
-            f"{name} tells of noise with deviation {told:.3g}, but client {client} has "
+            f"{name} tells of noise with deviation {stated:.3g}, but client {client} has "
             f"{ratio:.3g} times that."
         )
-        shift = abs(float(left.mean())) / told
+        shift = abs(float(left.mean())) / stated
         assert shift <= _SIGMAS / math.sqrt(left.numel()), (
             f"the noise of {name} has mean {shift:.3g} deviations, not 0."
         )

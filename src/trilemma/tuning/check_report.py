@@ -72,9 +72,18 @@ class Examined:
     cpu: float = 0.0
 
     def seconds(self, command: str, workers: int = 1, *, answer: bool = False) -> Left:
-        """How long a command takes with so many processes, all of it or until its `answer`."""
+        """How long a command takes with so many processes, all of it or until its `answer`.
+
+        Once there is an answer, attacks end when the request's minutes are over by the clock.
+        """
         least, most, not_timed = (self.answers if answer else self.work)[command]
-        return Left(self.once + least / workers, self.once + most / workers, not_timed)
+        found = Left(self.once + least / workers, self.once + most / workers, not_timed)
+        limit = self.plan.request.minutes
+        if answer or limit is None or command not in self.answers:
+            return found
+        slower = max(1.0, self.wall / self.cpu) if self.cpu else 1.0
+        end = max(60 * limit / slower, self.seconds(command, workers, answer=True).most)
+        return Left(min(found.least, end), min(found.most, end), not_timed)
 
     def as_json(self) -> dict[str, Any]:
         """What is asked, what is attacked and what not, and CPU seconds, as plain values."""

@@ -155,7 +155,7 @@ def test_many_public_records_teach_the_prior_and_some_of_them_the_rest(
         return of(*args)
 
     monkeypatch.setattr(Rest, "of", watched)
-    found = [Linkage(people=30)(views, restarts=1, seed=seed) for seed in (0, 1)]
+    found = [Linkage(population=30)(views, restarts=1, seed=seed) for seed in (0, 1)]
     assert [len(item) for item in taught] == [30, 30]
     assert torch.equal(*taught)
     gaps = torch.cdist(taught[0].flatten(1).to(public.inputs), public.inputs.flatten(1)).amin(1)

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks.linkage.marginal_likelihood import Rest
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.posterior.posterior_inputs import Batch
 from trilemma.learning import LocalTraining, Task, client_update
 
@@ -29,11 +29,11 @@ def read_places(size: int) -> torch.Tensor:
     return known
 
 
-def distribution(**how: Any) -> tuple[Units, Rest, torch.Tensor, np.ndarray[Any, Any]]:
+def distribution(**how: Any) -> tuple[ViewTensors, Rest, torch.Tensor, np.ndarray[Any, Any]]:
     """A unit, its law, log p(G | x) of the public records, and what those contribute [P, m]."""
     how = {"training": LocalTraining(batch=3), **how}
     view = make_problems(1, task=SMALL, variance=NOISE**2, public=60, **how).views[0]
-    units = Units.of([view], "double")
+    units = ViewTensors.of([view], "double")
     units.known[:] = read_places(units.known.shape[1])
     units.update.mul_(units.known)
     data, labels = (digit[:60] for digit in digits())

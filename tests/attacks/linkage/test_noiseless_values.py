@@ -12,13 +12,13 @@ import pytest
 import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
-from tests.attacks.posterior.test_exact_values import sparse
+from tests.attacks.posterior.sparse_inputs import sparse
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.attacks import View, get
 from trilemma.attacks.linkage.noiseless_values import Reading, readings
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.posterior.posterior_inputs import Batch
 from trilemma.attacks.priors import Prior
 from trilemma.game.playing.games import Arena, Game
@@ -48,10 +48,10 @@ def seen(
 
 def read(views: list[list[View]]) -> list[Reading | None]:
     flat = [view for (view,) in views]
-    units, public = Units.of(flat, "double"), flat[0].knowledge.public
+    units, public = ViewTensors.of(flat, "double"), flat[0].knowledge.public
     assert public is not None
-    people = Batch(public.inputs, public.labels, True).to(units.weights)
-    return readings(units, people, Prior.of(public, flat[0]))
+    population = Batch(public.inputs, public.labels, True).to(units.weights)
+    return readings(units, population, Prior.of(public, flat[0]))
 
 
 def gradient(view: View, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, interpolate
 from trilemma.attacks import Linkage
 from trilemma.attacks.linkage.marginal_likelihood import Rest, layers_of
 from trilemma.attacks.linkage.update_projections import Factored, Written
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.attacks.posterior.posterior_inputs import Batch
 from trilemma.learning import LocalTraining, Task
 
@@ -21,16 +21,16 @@ NET = Task(nn.Sequential(nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 10)), cross
 
 
 def distributions(**how: Any) -> tuple[Rest, torch.Tensor, Rest, torch.Tensor]:
-    """The law of three messages by factors and written out, each with what it says of people."""
+    """Three messages by factors and written out, each with what it says of public records."""
     views = make_problems(3, task=NET, variance=1e-4, public=60, **how).views
-    units = Units.of(views, "double")
+    units = ViewTensors.of(views, "double")
     data, labels = (digit[:60] for digit in digits())
-    people = Batch(data, labels, True).to(units.weights)
-    layers = layers_of(views, people)
+    population = Batch(data, labels, True).to(units.weights)
+    layers = layers_of(views, population)
     assert layers is not None
     variance = units.noise.square()
-    factored = Rest.of(units, variance, people, 0, layers)
-    written = Rest.of(units, variance, people, 0)
+    factored = Rest.of(units, variance, population, 0, layers)
+    written = Rest.of(units, variance, population, 0)
     assert isinstance(factored[0].made, Factored)
     assert isinstance(written[0].made, Written)
     return *factored, *written
@@ -97,7 +97,7 @@ def test_updates_that_are_nearly_alike_are_told_apart() -> None:
     task = Task(Bright(), cross_entropy, 10)
     views = make_problems(2, task=task, training=LocalTraining(batch=4), public=200).views
     data, labels = (digit[:200] for digit in digits())
-    people = Batch(data, labels, True).to(views[0].weights)
-    assert layers_of(views, people) is not None
-    found = Linkage(people=200, evaluations=5)(views, restarts=1, seed=0)
+    population = Batch(data, labels, True).to(views[0].weights)
+    assert layers_of(views, population) is not None
+    found = Linkage(population=200, evaluations=5)(views, restarts=1, seed=0)
     assert not bool(found.failed.any())

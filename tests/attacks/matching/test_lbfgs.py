@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize, rosen
 
 from trilemma.attacks.matching import Minima, minimise
-from trilemma.attacks.matching.lbfgs import Evaluate, StaticEvaluation, _Run
+from trilemma.attacks.matching.lbfgs import Evaluate, Search, StaticEvaluation
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -122,7 +122,7 @@ def test_a_unit_that_diverges_is_infinite_and_leaves_the_rest_alone() -> None:
         assert torch.allclose(found.points[unit], exact, atol=1e-4)
 
 
-def waiting(self: _Run, evaluate: Evaluate) -> tuple[Callable[[], None], int]:
+def waiting(self: Search, evaluate: Evaluate) -> tuple[Callable[[], None], int]:
     return lambda: self.slots.advance(*evaluate(self.slots.trial)), 8
 
 
@@ -134,7 +134,7 @@ def test_slots_that_ended_stay_as_they_were_until_somebody_asks(
     draw = torch.Generator().manual_seed(2)
     starts = torch.randn(9, 2, 6, generator=draw, dtype=torch.float64)
     asked = run(bind_rosenbrock, starts, tolerance=1e-9, solved=1e-9, slots=slots, iterations=90)
-    monkeypatch.setattr(_Run, "_rounds", waiting)
+    monkeypatch.setattr(Search, "_rounds", waiting)
     left = run(bind_rosenbrock, starts, tolerance=1e-9, solved=1e-9, slots=slots, iterations=90)
     for name in ("points", "loss", "restart", "evaluations"):
         assert torch.equal(getattr(left, name), getattr(asked, name)), name

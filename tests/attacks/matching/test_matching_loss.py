@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.attacks.matching import Candidates, Units, explained_update, squared_distance
+from trilemma.attacks.matching import Candidates, ViewTensors, explained_update, squared_distance
 from trilemma.errors import InvalidInput
 from trilemma.learning import LocalTraining, Task, client_update
 from trilemma.observations import Observation
@@ -23,7 +23,7 @@ Maker = Callable[..., "Problems"]
 def test_gradient_of_the_matching_loss_is_autograds_double_backward(problems: Maker) -> None:
     made = problems(1, training=LocalTraining(batch=2), keep=0.5)
     view = made.views[0]
-    units = Units.of(made.views, "double")
+    units = ViewTensors.of(made.views, "double")
     candidates = Candidates.of(view, joint=True)
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(candidates.size, generator=generator, dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_the_truth_matches_perfectly(
         1, training=training, clients=clients, clip=clip, keep=keep, own_places=own_places
     )
     view = made.views[0]
-    units = Units.of(made.views, "double")
+    units = ViewTensors.of(made.views, "double")
     candidates = Candidates.of(view, joint=False)
     data = (units.weights[0], units.update[0], units.known[0], units.client_weights[0])
     loss = squared_distance(candidates, view)
@@ -75,7 +75,7 @@ def test_the_truth_matches_perfectly(
 def test_units_with_and_without_rows_of_weights_share_a_call(problems: Maker) -> None:
     own = problems(1, clients=2, keep=0.5, own_places=True).views[0]
     plain = dataclasses.replace(own, observation=Observation(own.observation.update, clients=2))
-    units = Units.of([own, plain], "double")
+    units = ViewTensors.of([own, plain], "double")
     assert isinstance(own.observation.weights, torch.Tensor)
     assert torch.equal(units.client_weights[0], own.observation.weights)
     assert torch.equal(units.client_weights[1], torch.full_like(units.client_weights[0], 0.5))

@@ -173,7 +173,7 @@ def small_view(
     known: torch.Tensor | None = None,
     slot: int = 0,
     candidates: int = 7,
-    people: int = 40,
+    population: int = 40,
     classes: int | None = 3,
     make: Callable[[int | None], Task] = small_task,
     task: Task | None = None,
@@ -201,7 +201,7 @@ def small_view(
         even = 2 * torch.rand(len(total), generator=draw, dtype=torch.float64) - 1
         total = total + noise.scale * (normal if noise.kind == "gaussian" else even)
     knowledge = Knowledge(
-        small_records(people, source.child("public"), classes),
+        small_records(population, source.child("public"), classes),
         candidate_set,
         None,
         standing(Records(inputs, labels), candidate_set, slot),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 from scipy.stats import norm
-from tests.game.playing.test_observer import observer, scenario
+from tests.game.playing.small_observer import observer, scenario
 
 from trilemma.attacks import View, get
 from trilemma.attacks.posterior.by_record import secret_participation

@@ -46,24 +46,24 @@ def test_contributions_to_a_gradient_add_up_to_the_update(clip: float | None) ->
 def test_local_steps_follow_the_path_that_is_seen() -> None:
     """Contributions along the path of the client's own update explain more of it."""
     task, training = small_task(), LocalTraining("fedavg", lr=0.3, steps=4, batch=3)
-    records, people = shared(3, 3), shared(60, 4)
+    records, population = shared(3, 3), shared(60, 4)
     sent = updates(task, records, training)
-    average = average_path(task, MODELS, people, training)
+    average = average_path(task, MODELS, population, training)
     assert len(average[0]) == 4
     assert torch.allclose(
-        average[1], updates(task, people, LocalTraining("fedavg", lr=0.3, steps=4, batch=60))
+        average[1], updates(task, population, LocalTraining("fedavg", lr=0.3, steps=4, batch=60))
     )
     errors = []
-    for path in (average, observed_path(task, average, sent - average[1], people, training)):
+    for path in (average, observed_path(task, average, sent - average[1], population, training)):
         explained = contributions(task, path[0], records, training).mean(1)
         errors.append(float((explained - sent).norm() / sent.norm()))
     assert errors[1] < 0.5 * errors[0]
 
 
 def test_one_step_has_one_model() -> None:
-    task, people = small_task(), shared(8, 5)
-    path = average_path(task, MODELS, people, LocalTraining(batch=3))
-    assert observed_path(task, path, MODELS, people, LocalTraining(batch=3)) is path
+    task, population = small_task(), shared(8, 5)
+    path = average_path(task, MODELS, population, LocalTraining(batch=3))
+    assert observed_path(task, path, MODELS, population, LocalTraining(batch=3)) is path
 
 
 def normalised() -> Task:
@@ -74,29 +74,29 @@ def normalised() -> Task:
 
 def test_contributions_in_company_are_nearer_to_what_a_batch_sends() -> None:
     """Nearer than those by the statistics of all at once, of which a batch's own are a part."""
-    task, training, people = normalised(), LocalTraining(batch=4), shared(64, 6)
-    models, beside = [MODELS], batch_contexts(task, [MODELS], people, training)
-    each = contributions(task, models, people, training, beside)
+    task, training, population = normalised(), LocalTraining(batch=4), shared(64, 6)
+    models, beside = [MODELS], batch_contexts(task, [MODELS], population, training)
+    each = contributions(task, models, population, training, beside)
     assert each.shape == (2, 64, 83)
-    own = Batch(people.inputs.expand(2, 64, 6), people.labels.expand(2, 64), False)
+    own = Batch(population.inputs.expand(2, 64, 6), population.labels.expand(2, 64), False)
     met = batch_contexts(task, models, own, training)
     assert torch.allclose(contributions(task, models, own, training, met), each)
     steps = LocalTraining("fedavg", lr=0.3, steps=2, batch=4)
     walked = contributions(
-        task, models * 2, people, steps, batch_contexts(task, models * 2, people, steps)
+        task, models * 2, population, steps, batch_contexts(task, models * 2, population, steps)
     )
     assert torch.allclose(walked, 0.6 * each)
     far = contributions(
         task,
         models,
-        people,
+        population,
         training,
-        batch_contexts(task, models, people, LocalTraining(batch=10**6)),
+        batch_contexts(task, models, population, LocalTraining(batch=10**6)),
     )
     gaps = []
     for made in (each, far):
         sent = torch.stack(
-            [updates(task, people.rows(4 * i, 4 * i + 4), training) for i in range(16)], 1
+            [updates(task, population.rows(4 * i, 4 * i + 4), training) for i in range(16)], 1
         )
         explained = made.reshape(2, 16, 4, -1).mean(2)
         error = (explained - explained.mean(1, keepdim=True)) - (sent - sent.mean(1, keepdim=True))
@@ -105,6 +105,6 @@ def test_contributions_in_company_are_nearer_to_what_a_batch_sends() -> None:
 
 
 def test_no_company_where_records_do_not_meet() -> None:
-    people = shared(8, 7)
-    assert batch_contexts(small_task(), [MODELS], people, LocalTraining(batch=4)) is None
-    assert batch_contexts(normalised(), [MODELS], people, LocalTraining(batch=1)) is None
+    population = shared(8, 7)
+    assert batch_contexts(small_task(), [MODELS], population, LocalTraining(batch=4)) is None
+    assert batch_contexts(normalised(), [MODELS], population, LocalTraining(batch=1)) is None

@@ -9,7 +9,7 @@ import torch
 
 from trilemma.attacks import get
 from trilemma.attacks.base import View
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.learning import client_update
 from trilemma.observations import Noise, Observation
 from trilemma.testing.controls import Control
@@ -63,15 +63,15 @@ def test_without_noise_clipped_updates_are_told_apart() -> None:
 
 def test_others_read_what_lies_within_the_limit_alone() -> None:
     views, _ = observed(None)
-    units = Units.of(views, "double")
+    units = ViewTensors.of(views, "double")
     for view, known in zip(views, units.known.bool(), strict=True):
         within = view.observation.update.abs() < LIMIT * (1 - 1e-5)
         assert view.observation.known is not None
         assert torch.equal(known, within & view.observation.known)
-    whole = Units.of(views, "double", at_limit=True).known.bool()
+    whole = ViewTensors.of(views, "double", at_limit=True).known.bool()
     assert bool((whole & ~units.known.bool()).any()), "some were clipped"
     least = [replace(v, observation=replace(v.observation, limit=1e-12)) for v in views]
-    assert bool(Units.of(least, "double").known.any()), "of signs alone none are left out"
+    assert bool(ViewTensors.of(least, "double").known.any()), "of signs alone none are left out"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.game.playing.test_observer import observer, scenario
+from tests.game.playing.small_observer import observer, scenario
 
 from trilemma.attacks import View, get
 from trilemma.learning import LocalTraining, client_update

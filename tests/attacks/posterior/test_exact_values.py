@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.attacks.posterior.sparse_inputs import sparse
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import TensorDataset
 
 from trilemma.attacks import get
 from trilemma.attacks.base import View
@@ -18,24 +18,10 @@ from trilemma.game.playing.games import Arena, Game
 from trilemma.game.playing.guesses import play
 from trilemma.game.playing.observer import Observer
 from trilemma.game.scenario import Scenario
-from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 
 GAMES = 24
-
-
-def sparse(batch: int = 4, **training: object) -> Scenario:
-    """Inputs of which most values are exactly zero."""
-    draw = torch.Generator().manual_seed(0)
-
-    def data(size: int) -> TensorDataset:
-        values = torch.rand(size, 20, generator=draw)
-        kept = torch.rand(size, 20, generator=draw) < 0.25
-        return TensorDataset(values * kept, torch.randint(0, 3, (size,), generator=draw))
-
-    local = LocalTraining(batch=batch, **training)  # type: ignore[arg-type]
-    return Scenario(nn.Linear(20, 3), cross_entropy, [data(90), data(90)], data(40), local)
 
 
 def seen(made: Scenario, spec: str) -> tuple[Observer, list[Game], list[list[View]]]:

@@ -68,12 +68,12 @@ def test_the_table_is_that_of_the_updates(
     torch.manual_seed(0)
     task, training = task_of(mlp(bias), classes), LocalTraining(batch=2, record_clip=clip)
     at = weights_of(task)
-    people = batch(P, 1, shared=shared, classes=classes)
+    population = batch(P, 1, shared=shared, classes=classes)
     candidate_set = batch(N, 2, classes=classes)
-    layers = linear_layers(task, at, people, training)
+    layers = linear_layers(task, at, population, training)
     assert layers == ("0", "2")
-    written = [contributions(task, [at], value, training) for value in (people, candidate_set)]
-    made = [factors(task, layers, at, value, training) for value in (people, candidate_set)]
+    written = [contributions(task, [at], value, training) for value in (population, candidate_set)]
+    made = [factors(task, layers, at, value, training) for value in (population, candidate_set)]
     mean = written[0].mean(1)
     assert torch.allclose(made[0].mean(), mean)
     anchors = torch.stack([at, mean], 1)
@@ -108,12 +108,12 @@ def test_tokens_reach_a_frozen_embedding_as_tokens() -> None:
     model[0].requires_grad_(False)
     task = task_of(model)
     tokens = torch.randint(7, (B, P, 6), generator=torch.Generator().manual_seed(3))
-    people = Batch(tokens, batch(P, 1).labels, False)
+    population = Batch(tokens, batch(P, 1).labels, False)
     at = weights_of(task)
-    layers = linear_layers(task, at, people, LocalTraining(batch=2))
+    layers = linear_layers(task, at, population, LocalTraining(batch=2))
     assert layers == ("2",)
-    made = factors(task, layers, at, people, LocalTraining(batch=2))
-    rows = contributions(task, [at], people, LocalTraining(batch=2))
+    made = factors(task, layers, at, population, LocalTraining(batch=2))
+    rows = contributions(task, [at], population, LocalTraining(batch=2))
     assert torch.allclose(made.products(made), rows @ rows.transpose(1, 2))
 
 
@@ -124,9 +124,9 @@ def test_several_local_steps_have_none() -> None:
 
 def test_an_update_that_is_not_finite_is_cut_to_nothing() -> None:
     task, training = task_of(mlp()), LocalTraining(batch=2, record_clip=0.5)
-    people = batch(P, 1)
-    people.inputs[0, 3] = torch.inf
-    made = factors(task, ("0", "2"), weights_of(task), people, training)
+    population = batch(P, 1)
+    population.inputs[0, 3] = torch.inf
+    made = factors(task, ("0", "2"), weights_of(task), population, training)
     assert torch.isfinite(made.mean()).all()
     assert float(made.squares()[0, 3]) == 0
 

@@ -107,27 +107,29 @@ def test_class_means_become_anchors() -> None:
         assert torch.allclose(getattr(found, name), getattr(expected, name), atol=1e-9), name
 
 
-@pytest.mark.parametrize(("people", "size"), [(30, 200), (30, 34), (60, 40), (200, 10)])
+@pytest.mark.parametrize(("population", "size"), [(30, 200), (30, 34), (60, 40), (200, 10)])
 def test_the_remainder_makes_left_out_records_as_far_off_as_expected(
-    people: int, size: int
+    population: int, size: int
 ) -> None:
     """Against the forms themselves, one record left out at a time."""
     scales = torch.logspace(0, -3, size, dtype=torch.float64)
-    rows = numbers(1, people, size, seed=people + size) * scales
+    rows = numbers(1, population, size, seed=population + size) * scales
     rows = rows - rows.mean(1, keepdim=True)
     empty = torch.zeros(1, 1, size, dtype=torch.float64)
     made = tabulate(
-        (lambda a, b: rows[:, a:b], people),
+        (lambda a, b: rows[:, a:b], population),
         (lambda a, b: empty[:, a:b], 1),
         empty,
         torch.tensor([float(size)], dtype=torch.float64),
     )
     remainder = float(held_out_remainder(made.rows, made.known, torch.zeros(1)))
     forms = []
-    for left in range(people):
+    for left in range(population):
         others = np.delete(rows[0].numpy(), left, 0)
         mean = others.mean(0)
-        covariance = (others - mean).T @ (others - mean) / (people - 2) + remainder * np.eye(size)
+        covariance = (others - mean).T @ (others - mean) / (population - 2) + remainder * np.eye(
+            size
+        )
         gap = rows[0, left].numpy() - mean
         forms.append(gap @ np.linalg.solve(covariance, gap))
     assert np.mean(forms) == pytest.approx(size, rel=0.25)

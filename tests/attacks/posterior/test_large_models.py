@@ -11,7 +11,7 @@ from torch import nn
 
 from trilemma.attacks import Attack, GaussianPosterior
 from trilemma.attacks.posterior import gaussian
-from trilemma.attacks.posterior.large_models import Read, _drawn, _whitening
+from trilemma.attacks.posterior.large_models import Read, drawn_batches, whitening
 from trilemma.attacks.posterior.posterior_inputs import Batch, held_at_once
 from trilemma.game.playing.games import Arena
 from trilemma.game.playing.observer import Observer
@@ -62,7 +62,7 @@ def test_the_table_is_that_of_what_is_read() -> None:
     )
     own, noise = torch.tensor([0.1]), torch.tensor([0.2])
     table = read.table(torch.ones(1), own, noise, torch.ones(1))
-    rows = read.people[0].double()
+    rows = read.population[0].double()
     centred = rows - rows.mean(0)
     squares = centred.square().sum(0)
     unit = (0.1 * (squares + squares.mean() / len(rows)) / len(rows) + 0.2).rsqrt()
@@ -107,20 +107,20 @@ def test_batches_are_simulated_where_many_layers_normalise_them() -> None:
 
 def test_contributions_are_fitted_to_what_batches_send() -> None:
     draw = torch.Generator().manual_seed(0)
-    people, candidates = (torch.randn(n, 6, generator=draw) for n in (40, 3))
-    rows, tensors = _drawn(40, 4, 0), torch.tensor([0, 0, 0, 0, 11, 11])
+    population, candidates = (torch.randn(n, 6, generator=draw) for n in (40, 3))
+    rows, tensors = drawn_batches(40, 4, 0), torch.tensor([0, 0, 0, 0, 11, 11])
     assert rows.shape == (96, 4)
     assert rows.min() >= 0
     assert rows.max() < 40
     assert torch.bincount(rows.flatten()).float().var() > 3, "independent draws, no permutations"
     factor = torch.tensor([0.5, 0.5, 0.5, 0.5, 2.0, 2.0])
     error = 0.01 * torch.randn(96, 6, generator=draw)
-    sent = 7 + factor * (people[rows].mean(1) - people.mean(0)) + error
-    read = Read(torch.zeros(1, 1, 6), people[None], candidates[None])
-    made = read._fitted(rows, sent, tensors)
-    expected = sent.mean(0) + factor * (candidates - people.mean(0))
+    sent = 7 + factor * (population[rows].mean(1) - population.mean(0)) + error
+    read = Read(torch.zeros(1, 1, 6), population[None], candidates[None])
+    made = read.fitted(rows, sent, tensors)
+    expected = sent.mean(0) + factor * (candidates - population.mean(0))
     assert torch.allclose(made.candidates[0], expected, atol=0.03)
-    assert torch.allclose(made.people[0].mean(0), sent.mean(0), atol=1e-5)
+    assert torch.allclose(made.population[0].mean(0), sent.mean(0), atol=1e-5)
     assert made.left is not None
     assert torch.allclose(made.left, error - error.mean(0), atol=0.01)
 
@@ -128,7 +128,7 @@ def test_contributions_are_fitted_to_what_batches_send() -> None:
 def test_what_batches_leave_is_whitened() -> None:
     draw = torch.Generator().manual_seed(1)
     rows, vectors = (torch.randn(n, 9, generator=draw, dtype=torch.float64) for n in (4, 5))
-    made = _whitening(3 * rows)(vectors)
+    made = whitening(3 * rows)(vectors)
     dense = torch.eye(9, dtype=torch.float64) + 9 * rows.T @ rows / 4
     assert torch.allclose(made @ made.T, vectors @ torch.linalg.inv(dense) @ vectors.T)
 

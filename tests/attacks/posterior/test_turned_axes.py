@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trilemma.attacks.posterior.turned_axes import Axes, _principal, are_many
+from trilemma.attacks.posterior.turned_axes import Axes, are_many, principal_axes
 from trilemma.updates import Layout
 
 WIDE = nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 3))
@@ -72,7 +72,7 @@ def test_the_leading_axes_of_a_long_side_hold_as_much_as_all() -> None:
     scales = 10.0 ** -torch.arange(300.0).div(10)  # a tenth less with every ten axes
     turn = torch.linalg.qr(torch.randn(300, 300, generator=draw)).Q
     rows = torch.randn(1000, 300, generator=draw) * scales.sqrt() @ turn
-    axes, squares = _principal(rows.T @ rows), rows.T @ rows
+    axes, squares = principal_axes(rows.T @ rows), rows.T @ rows
     assert axes.shape == (300, 32)
     assert torch.allclose(axes.T @ axes, torch.eye(32), atol=1e-5)
     kept = (axes.T @ squares @ axes).diagonal().sort(descending=True).values
@@ -85,7 +85,7 @@ def test_the_leading_axes_of_a_long_side_hold_as_much_as_all() -> None:
 def test_axes_are_orthonormal_whatever_the_size(side: int, size: float) -> None:
     draw = torch.Generator().manual_seed(4)
     rows = torch.randn(10, side, generator=draw, dtype=torch.float64)
-    axes = _principal(size * (rows.T @ rows))
+    axes = principal_axes(size * (rows.T @ rows))
     one = torch.eye(axes.shape[1], dtype=torch.float64)
     assert torch.allclose(axes.T @ axes, one)
 

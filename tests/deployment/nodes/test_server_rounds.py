@@ -112,7 +112,7 @@ def test_the_next_rounds_keys_ride_on_this_ones_messages(tmp_path: Path) -> None
 
             made = rounds.play(federation.run, "train", NODES, SIZE, counted)
             assert made.released["update"].clients == (0, 1, 2)
-            assert rounds.told(made, 3) == {"cohort": 3, "survivors": 3, "refusals": 0}
+            assert rounds.reply_counts(made, 3) == {"cohort": 3, "survivors": 3, "refusals": 0}
             counts += times
         assert counts == exchanges
         assert rounds.released == 3
@@ -122,7 +122,7 @@ def test_a_failed_round_says_why_and_the_next_one_goes_on() -> None:
     federation, rounds = Federation(SHARING, {node: {} for node in NODES}), ServerRounds(SHARING)
     with pytest.raises(TooFewClients) as caught:
         rounds.play(1, "train", NODES, SIZE, carried(federation))  # another run's number
-    assert rounds.told(None, 3) == {"cohort": 3, "survivors": 0, "refusals": 3}
+    assert rounds.reply_counts(None, 3) == {"cohort": 3, "survivors": 0, "refusals": 3}
     reason = rounds.failure(caught.value, 3)
     assert "3 of 3 nodes refused, 3 of the nodes say the message belongs to run 1" in reason
     with pytest.raises(TooFewClients):

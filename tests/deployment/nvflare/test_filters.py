@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from copy import deepcopy
@@ -22,10 +23,14 @@ from nvflare.apis.filter import ContentBlockedException
 from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.workspace import Workspace
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.private.fed.app.fl_conf import create_privacy_manager
+from nvflare.private.privacy_manager import PrivacyService
 
+from trilemma import api
 from trilemma.deployment.nodes.ledger import Ledger
 from trilemma.deployment.nvflare import (
     AdmitTask,
@@ -37,6 +42,7 @@ from trilemma.deployment.nvflare import (
 from trilemma.errors import InvalidInput, NotConfigured
 from trilemma.scenarios.digits import digits
 
+NOISE = "randomization:variance=1e-4,clip=1.0"
 SCENARIO = digits(clients=4)
 PART = SCENARIO.records[0]
 
@@ -219,6 +225,8 @@ def test_training_that_fails_sends_zeros(admit: AdmitTask) -> None:
         ({}, "differences", "kind WEIGHT_DIFF"),
         ({"policy": "smallest-cohort = 4"}, "train", "does not tell a node how many"),
         ({"policy": "threshold = 2"}, "train", "a sum of 2 clients at least"),
+        ({"policy": f'protection = "{NOISE}"'}, "train", "updates are not clipped"),
+        ({"policy": 'protection = "secret-sharing"'}, "train", "reads single messages"),
         ({"policy": f'verdict = "sha256:{"0" * 64}"'}, "train", "is not one that it names"),
         ({"ledger": ""}, "train", "trilemma-ledger"),
     ],
@@ -288,6 +296,43 @@ def test_the_scope_of_a_task_gets_the_filters_once(tmp_path: Path) -> None:
     assert isinstance(admit, AdmitTask)
     assert admit.verdict == str(path)
     assert isinstance(protect, ProtectUpdate)
+
+
+def test_nvflare_gives_every_job_the_sites_filters_whatever_scope_it_names(
+    tmp_path: Path,
+) -> None:
+    """By NVFlare's own reading of the privacy.json that `deploy` joins, as a real site does."""
+    verdict = verdict_file(tmp_path / "verdict.json", SINGLE)
+    other = {"path": "nvflare.app_common.filters.exclude_vars.ExcludeVars", "args": {}}
+    own = {
+        "scopes": [
+            {"name": "private", "task_result_filters": [other]},
+            {"name": "public", "properties": {"risk": "low"}},
+        ],
+        "default_scope": "private",
+    }
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    api.deploy(verdict, nvflare=tmp_path / "job", scopes=tmp_path / "own.json")
+    for folder in ("local", "startup"):
+        (tmp_path / "site" / folder).mkdir(parents=True)
+    joined = (tmp_path / "job" / "privacy.json").read_text()
+    (tmp_path / "site" / "local" / "privacy.json").write_text(joined)
+    manager = create_privacy_manager(Workspace(str(tmp_path / "site")), names_only=False)
+    PrivacyService.initialize(manager)
+    try:
+        for name in ("private", "public", "", None):
+            scope = PrivacyService.get_scope(name)
+            context = task()
+            context.set_prop(FLContextKey.SCOPE_OBJECT, scope, private=True, sticky=True)
+            manager.components["trilemma"].handle_event(EventType.BEFORE_TASK_DATA_FILTER, context)
+            first, *more = scope.task_data_filters[FilterKey.IN]
+            assert isinstance(first, AdmitTask)
+            assert first.ledger == str(tmp_path / "job" / "ledger.json")
+            assert not more, "once"
+            assert isinstance(scope.task_result_filters[FilterKey.OUT][0], ProtectUpdate)
+        assert not PrivacyService.is_scope_allowed("another"), "NVFlare refuses the job"
+    finally:
+        PrivacyService.initialize(None)
 
 
 def test_the_server_takes_the_measured_step() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import here
-from tests.execution.pool.test_process_pool import Number, make_square
+from tests.execution.pool.number_tasks import Number, make_square
 
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import WorkerPool, executor
@@ -46,7 +46,7 @@ def test_every_command_that_measures_takes_an_address(
     def refuse(make_work: object, *, address: str, workers: int, device: str) -> None:
         raise InvalidInput(f"{workers} workers on {device} at {address}.")
 
-    monkeypatch.setattr("trilemma.execution.pool.pool_choice.Cluster", refuse)
+    monkeypatch.setattr("trilemma.execution.pool.Cluster", refuse)
     where = ("--ray", "10.0.0.1:6379", "--workers", "3", "--out", str(tmp_path / "run"))
     code, _, err = here(monkeypatch, capsys, *words, *where)
     assert code == 2

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.execution.pool.number_tasks import Make, Number, make_square, make_trouble, square
 
 from trilemma.errors import InvalidInput, TrilemmaError
 from trilemma.execution.journal import Run
@@ -21,52 +21,14 @@ from trilemma.execution.pool import WorkerDied, WorkerPool
 from trilemma.execution.scheduler import Procedure, Scheduler
 
 
-@dataclass(frozen=True)
-class Number:
-    number: int
-
-    @property
-    def key(self) -> str:
-        return self.label
-
-    @property
-    def label(self) -> str:
-        return f"number {self.number}"
-
-
-Make = Callable[[], Callable[[Number], bytes]]
-
-
-def _square(task: Number) -> bytes:
-    return f"{task.number**2}".encode()
-
-
-def make_square() -> Callable[[Number], bytes]:
-    return _square
-
-
-def _trouble(kind: str, task: Number) -> bytes:
-    if task.number == 1 and kind == "mendable":
-        raise InvalidInput("the model returns NaN.")
-    if task.number == 1 and kind == "bug":
-        raise ZeroDivisionError("a bug")
-    if kind == "slow":
-        time.sleep(60)  # it is ended long before
-    return b"fine"
-
-
 def _stuck(task: Number) -> bytes:
     if task.number == 1:
         time.sleep(60)  # it is ended long before
-    return _square(task)
+    return square(task)
 
 
 def make_stuck() -> Callable[[Number], bytes]:
     return _stuck
-
-
-def make_trouble(kind: str) -> Callable[[Number], bytes]:
-    return partial(_trouble, kind)
 
 
 def _threads(task: Number) -> bytes:
@@ -86,7 +48,7 @@ def _die(folder: Path, times: int, task: Number) -> bytes:
         if died < times:
             (folder / f"died-{died}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-    return _square(task)
+    return square(task)
 
 
 def make_die(folder: Path, times: int) -> Callable[[Number], bytes]:
@@ -236,7 +198,7 @@ def test_a_users_mistake_keeps_its_sentence(workers: int) -> None:
 
 
 def test_an_error_in_a_users_code_has_its_place_and_its_traceback() -> None:
-    sentence = r"your code failed .ZeroDivisionError: a bug; .*test_process_pool.py, line \d+"
+    sentence = r"your code failed .ZeroDivisionError: a bug; .*number_tasks.py, line \d+"
     with pytest.raises(InvalidInput, match=sentence) as error:
         done(partial(make_trouble, "bug"), [0, 1], 2)
     trace = str(error.value.__cause__)
@@ -267,14 +229,14 @@ def test_work_runs_on_one_thread(workers: int, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_cannot_be_pickled_is_refused_with_the_way_out() -> None:
     with pytest.raises(InvalidInput, match="module:function"):
-        done(lambda: _square, [0, 1], 2)
+        done(lambda: square, [0, 1], 2)
     with pytest.raises(InvalidInput, match="at least 1, got 0"):
         done(make_square, [0], 0)
 
 
 PROGRAM = """
 from functools import partial
-from tests.execution.pool.test_process_pool import Number, make_trouble
+from tests.execution.pool.number_tasks import Number, make_trouble
 from trilemma.execution.pool import WorkerPool
 if __name__ == "__main__":
     with WorkerPool(partial(make_trouble, "x" * 2**20), workers=2) as pool:

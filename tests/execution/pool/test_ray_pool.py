@@ -15,7 +15,7 @@ import pytest
 from tests.cli.own_scenario import small
 from tests.cli.running import committed, comparable, here, run, start
 from tests.execution.pool.faking import ActorDiedError, FakeRay, RayTaskError
-from tests.execution.pool.test_process_pool import Number, make_square, make_trouble
+from tests.execution.pool.number_tasks import Number, make_square, make_trouble
 from tests.execution.pool.two_nodes import ENV, two_nodes
 from tests.tuning.simulating import simulate
 
@@ -131,16 +131,16 @@ def test_a_users_mistake_keeps_its_sentence(connect: Callable[..., FakeRay]) -> 
 
 def test_workers_are_placed_by_need(connect: Callable[..., FakeRay]) -> None:
     two_gpus = {"CPU": 1.0, "GPU": 2.0}
-    assert ray_pool._needs(two_gpus, 9, "cpu") == {"num_cpus": 1}
-    assert ray_pool._needs(two_gpus, 1, "cuda") == {"num_gpus": 1.0}
-    assert ray_pool._needs(two_gpus, 3, "cuda") == {"num_gpus": 0.5}
-    share = ray_pool._needs(two_gpus, 14, "cuda")["num_gpus"]
+    assert ray_pool.worker_needs(two_gpus, 9, "cpu") == {"num_cpus": 1}
+    assert ray_pool.worker_needs(two_gpus, 1, "cuda") == {"num_gpus": 1.0}
+    assert ray_pool.worker_needs(two_gpus, 3, "cuda") == {"num_gpus": 0.5}
+    share = ray_pool.worker_needs(two_gpus, 14, "cuda")["num_gpus"]
     assert 0.142 < share <= 1 / 7, "seven must fit on one GPU"
     connect(FakeRay())
     with pytest.raises(InvalidInput, match=r"device 'cuda' .* has no GPU"):
         done(make_square, 1, device="cuda")
     with pytest.raises(InvalidInput, match="no CPU"):
-        ray_pool._needs({"CPU": 0.0}, 1, "cpu")
+        ray_pool.worker_needs({"CPU": 0.0}, 1, "cpu")
     with pytest.raises(InvalidInput, match="at least 1, got 0"):
         done(make_square, 1, workers=0)
 
@@ -155,7 +155,7 @@ def test_an_address_where_something_listens_is_for_ray_to_join() -> None:
     ray = FakeRay()
     with socket.create_server(("127.0.0.1", 0)) as door:
         address = f"ray://127.0.0.1:{door.getsockname()[1]}"
-        ray_pool._connect(ray, address)
+        ray_pool.join_cluster(ray, address)
     assert ray.address == address
 
 
@@ -168,7 +168,7 @@ def test_what_ray_says_of_a_server_that_is_not_rays_is_one_sentence() -> None:
         socket.create_server(("127.0.0.1", 0)) as door,
         pytest.raises(InvalidInput, match=r"^no Ray cluster can be joined at .*Failed.*auto"),
     ):
-        ray_pool._connect(Elsewhere(), f"127.0.0.1:{door.getsockname()[1]}")
+        ray_pool.join_cluster(Elsewhere(), f"127.0.0.1:{door.getsockname()[1]}")
 
 
 def test_a_wrong_address_is_one_sentence_of_the_command(
@@ -216,7 +216,7 @@ def test_two_nodes_one_killed_the_same_payloads() -> None:
     program = """
 import sys, time
 from tests.execution.pool.test_ray_pool import make_slow
-from tests.execution.pool.test_process_pool import Number
+from tests.execution.pool.number_tasks import Number
 from trilemma.execution.pool.ray_pool import Cluster
 with Cluster(make_slow, address=sys.argv[1], workers=3) as crew:
     for number in range(40):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.execution.pool.faking import FakeRay, RayTaskError
-from tests.execution.pool.test_process_pool import Number, make_square
+from tests.execution.pool.number_tasks import Number, make_square
 
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool.base import Joint, WorkerDied

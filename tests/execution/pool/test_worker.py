@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.execution.pool.test_process_pool import Number, make_square
+from tests.execution.pool.number_tasks import Number, make_square
 
 from trilemma.crypto.masking import KeyPair
 from trilemma.crypto.paillier import PrivateKey

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom, binomtest, chi2_contingency, chisquare
+from tests.game.playing.small_games import scenario
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
@@ -18,18 +19,6 @@ from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.games import Arena
 from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
-
-
-def scenario(
-    sizes: tuple[int, ...] = (100, 100, 100), batch: int = 4, **training: object
-) -> Scenario:
-    draw = torch.Generator().manual_seed(0)
-    data = [
-        TensorDataset(torch.rand(n, 6, generator=draw), torch.randint(0, 3, (n,), generator=draw))
-        for n in (*sizes, 30)
-    ]
-    local = LocalTraining(batch=batch, **training)  # type: ignore[arg-type]
-    return Scenario(nn.Linear(6, 3), cross_entropy, data[:-1], data[-1], local)
 
 
 def test_a_game_depends_on_its_number_and_seed_alone() -> None:

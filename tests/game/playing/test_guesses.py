@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
-from tests.game.playing.test_observer import observer, scenario
+from tests.game.playing.small_observer import observer, scenario
 
 from trilemma.attacks import KnowledgeLevel, Reconstructions, View, get
 from trilemma.game.playing.guesses import play

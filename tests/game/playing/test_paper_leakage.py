@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.game.playing.test_observer import observer, scenario
+from tests.game.playing.small_observer import observer, scenario
 
 from trilemma.attacks import get
 from trilemma.beliefs.belief import leakage

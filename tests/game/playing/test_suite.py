@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.own_scenario import small
-from tests.game.playing.test_games import scenario
+from tests.game.playing.small_games import scenario
 from torch import nn
 
 from trilemma.attacks import KnowledgeLevel, get

@@ -127,15 +127,6 @@ def test_rounding_that_goes_one_way_does_not_shorten_a_norm() -> None:
         assert float(made.values.double().norm()) <= 1 + 1e-6
 
 
-def test_noise_for_a_sum_survives_dropouts_and_colluders() -> None:
-    """At least t clients add noise; take out any c of them and s² is left."""
-    for threshold, colluders in ((7, 1), (7, 3), (2, 1), (5, 0)):
-        each = Randomization.for_sum(0.5, threshold=threshold, colluders=colluders)
-        assert each.variance * (threshold - colluders) == pytest.approx(0.5)
-    with pytest.raises(InvalidInput, match="someone honest"):
-        Randomization.for_sum(0.5, threshold=3, colluders=3)
-
-
 @pytest.mark.parametrize("variance", [0.0, -1.0, math.nan, math.inf])
 def test_impossible_noise_is_refused(variance: float) -> None:
     with pytest.raises(InvalidInput, match="variance"):

@@ -115,7 +115,7 @@ def test_the_certificate_in_words() -> None:
     for sentence in (
         "38 22 of 100 46 of 100 2.6 of 100",
         "1,000 5 of 100 21 of 100 0.1 of 100",
-        "the leakage is at most 0.299, reached at N = 7",
+        "the leakage is at most 0.3, reached at N = 7",
         "ε = 10.4 at δ = 1e-5",
         "wrongly names 1 % of those that were not, finds at most 15 of 100",
         "1 client may help the attacker",

@@ -33,7 +33,7 @@ def test_a_verdict_in_order(capsys: pytest.CaptureFixture[str]) -> None:
         flat(verdict.summary()),
         "digits-mlp: 10 clients",
         "randomization:variance=0.00127 + secret-sharing:",
-        "0.224 [0.14, 0.313]; limit 0.3",
+        "0.22 [0.14, 0.31]; limit 0.3",
         "gaussian-posterior 0.194, most exposed client 0.331",
         "gaussian-posterior 16 of 90 yes 24 of 24",
         "2= noise inside Paillier",

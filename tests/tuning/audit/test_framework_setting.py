@@ -184,7 +184,7 @@ def test_excluded_variables_are_those_of_the_model() -> None:
     assert ExcludeVars("^0").transforms(scenario) == (Omission(((0, 48), (48, 56))),)
     assert ExcludeVars(("2.bias",)).transforms(scenario) == (Omission(((80, 83),)),)
     assert ExcludeVars("nothing").transforms(scenario) == ()
-    assert "No tensor is excluded" in ExcludeVars("nothing").remarks(scenario)[0]
+    assert "No tensor is excluded" in next(ExcludeVars("nothing").remarks(scenario))
     with pytest.raises(InvalidInput, match="leaves nothing to send"):
         ExcludeVars(".").transforms(scenario)
 
@@ -374,6 +374,11 @@ def test_a_mod_that_nobody_knows_is_told(tmp_path: Path) -> None:
         (f"{MODS}app = make()", "", "the clientapp client_app:app is computed"),
         (f"{MODS}app = ClientApp(mods=[secaggplus_mod])", "", "its server has no SecAggPlus"),
         (f"{MODS}app = ClientApp()", AGGREGATED, "clients have no secaggplus_mod"),
+        (
+            f"{MODS}app = ClientApp(mods=[secaggplus_mod])",
+            f"{AGGREGATED}\nother = Hidden(4, 3)",
+            "sets SecAggPlusWorkflow twice",
+        ),
         (f"{MODS}app = ClientApp(mods=[LocalDpMod(float('x'), 1, 1, 1e-5)])", "", "is computed"),
     ],
 )
@@ -512,6 +517,15 @@ def test_what_a_job_may_do_besides_is_told(tmp_path: Path) -> None:
     [
         *("[", "[]", '{"scopes": 3}', '{"a": 1}', '{"scopes": [3]}', "\x00", '{"scopes": NaN}'),
         '{"task_result_filters": [{"path": "PercentilePrivacy"}]}',
+        (
+            '{"scopes": [{"name": "a", "task_result_filters": [{"name": "ExcludeVars", "args": '
+            '{"exclude_vars": 3}}]}]}'
+        ),
+        (
+            '{"scopes": [{"name": "a", "task_result_filters": [{"name": "SVTPrivacy", "args": '
+            '{"data_kinds": 3}}]}]}'
+        ),
+        '{"task_result_filters": [], "executors": [{"executor": 3}]}',
         '{"scopes": [{"name": "a", "task_result_filters": {"path": "PercentilePrivacy"}}]}',
         '{"scopes": [{"name": "a", "task_result_filters": [{"name": "SVTPrivacy", "args": 3}]}]}',
     ],

@@ -2,36 +2,32 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from benchmarks.comparing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from scipy import stats
 from scipy.stats import binom
+from tests.tuning.calibration.calibrating import ALPHA, P_MAX, WORKS, AttackUnits, calibrated
 from tests.tuning.simulating import answered
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.errors import InvalidInput
-from trilemma.testing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from trilemma.tuning.calibration.calibrate import calibrate
 from trilemma.tuning.calibration.outcomes import (
     UNPROTECTED,
     Calibration,
     Control,
     Tested,
-    Trial,
 )
 from trilemma.tuning.calibration.sequential_test import (
     SequentialTest,
     fixed_size,
 )
 
-ALPHA = 0.05
-P_MAX = (0.02, 0.078, 0.286, 0.559)  # leakage .1, .2, .4, .6
 P_WIDE = 0.258  # of 38 candidates at leakage .3
-WORKS = Control(24, 24)
 
 
 @dataclass(frozen=True)
@@ -43,17 +39,7 @@ class Simulation:
     units: list[int]
 
 
-AttackUnits = Callable[[float, int, str, int], int]
 """The games won of so many at a strength, in a stage, from a number on."""
-
-
-def calibrated(attack: AttackUnits, *arguments: Any, **settings: Any) -> Calibration:
-    """A calibration whose trials an attack plays."""
-
-    def won(trials: Sequence[Trial]) -> list[int]:
-        return [attack(*astuple(trial)) for trial in trials]
-
-    return answered(calibrate(*arguments, **settings), won)
 
 
 def simulate(curve: str, p_max: float, runs: int, seed: int = 0) -> Simulation:

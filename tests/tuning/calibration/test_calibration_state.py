@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from tests.tuning.calibration.test_calibrate import ALPHA, WORKS, calibrated
+from tests.tuning.calibration.calibrating import ALPHA, WORKS, calibrated
 from tests.tuning.simulating import answered
 
 from trilemma.tuning.calibration.calibrate import crossing

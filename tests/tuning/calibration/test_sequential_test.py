@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from tests.tuning.calibration.test_calibrate import P_MAX
+from tests.tuning.calibration.calibrating import P_MAX
 
 from trilemma.tuning.calibration.sequential_test import (
     exact_operation,

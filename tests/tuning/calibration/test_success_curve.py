@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.comparing.simulated_attackers import SimulatedAttacker
 from scipy import stats
 
-from trilemma.testing.simulated_attackers import SimulatedAttacker
 from trilemma.tuning.calibration.success_curve import SuccessCurve
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.tuning.families.test_calibrator import SETTING
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
+from tests.tuning.small_families import SETTING
 
 from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.suite import Suite
@@ -66,10 +66,10 @@ def test_the_headline_of_one_round() -> None:
 def test_the_headline_of_a_training() -> None:
     said = headline(Request(adversary="client"), TRAINING, 0.258)
     assert said.startswith("A curious client that holds the 38 candidates, sees all 150 rounds")
-    assert "and is told which of them used the record singles it out" in said
+    assert "and knows which of them used the record singles it out" in said
     assert "at most 26 of 100 attempts; guessing gives 2.6. At 95 % confidence." in said
     told = headline(Request(), replace(TRAINING, participation="secret"), 0.258)
-    assert "is not told which of them used the record" in told
+    assert "does not know which of them used the record" in told
     quick = headline(Request(preset="quick", confidence=0.9), TRAINING, 0.258)
     assert quick.endswith("A quick look, at 90 % confidence.")
 

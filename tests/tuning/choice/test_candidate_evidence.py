@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from scipy.stats import beta
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_calibrator import CLAIM, P_MAX, family
-from tests.tuning.families.test_pricing import pricing
+from tests.tuning.priced_candidates import pricing
 from tests.tuning.simulating import Simulated, answered, runner
+from tests.tuning.small_families import CLAIM, P_MAX, family
 
 from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
@@ -19,7 +19,7 @@ from trilemma.game.jobs import AttackJob, Job
 from trilemma.game.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
-from trilemma.tuning.choice.candidate_evidence import _worst_client, measured_candidate
+from trilemma.tuning.choice.candidate_evidence import measured_candidate, worst_client_of
 from trilemma.tuning.families.calibrator import Calibrator
 from trilemma.tuning.families.family import Family
 from trilemma.tuning.families.game_counts import Counts
@@ -148,11 +148,11 @@ def test_a_key_is_told_with_its_length() -> None:
 
 def test_the_worst_client_has_enough_games_and_limits_for_all_at_once() -> None:
     clients = {0: (40, 4), 1: (20, 6), 2: (19, 19)}
-    worst, leakiest, few = _worst_client(Counts(79, {"a": 29}, clients, 0), 0.95, KAPPA)
+    worst, leakiest, few = worst_client_of(Counts(79, {"a": 29}, clients, 0), 0.95, KAPPA)
     assert leakiest == 1
     assert few == 1, "client 2 has too few games for limits of its own"
     assert worst is not None
     assert worst.value == bernoulli_leakage(6 / 20, KAPPA)
     tail = 0.05 / 2 / 2  # two clients, two sides
     assert worst.high == pytest.approx(bernoulli_leakage(beta.isf(tail, 7, 14), KAPPA))
-    assert _worst_client(Counts(10, {"a": 1}, {0: (10, 1)}, 0), 0.95, KAPPA) == (None, None, 1)
+    assert worst_client_of(Counts(10, {"a": 1}, {0: (10, 1)}, 0), 0.95, KAPPA) == (None, None, 1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.cli.own_scenario import small
+from tests.tuning.choice.small_plan import plan
 from tests.tuning.simulating import Simulated, runner
 from torch import nn
 
@@ -45,20 +46,6 @@ def test_nothing_may_be_good_enough() -> None:
     found = chosen({"summed": 0.9}, families=("secret-sharing",))
     assert found.chosen is None
     assert len(found.candidates) == 1
-
-
-ATTACKS = ("gaussian-posterior", "analytic")
-
-
-def plan(clients: int = 2, **settings: Any) -> Plan:
-    asked = {
-        "basis": "measured",
-        "attacks": ATTACKS,
-        "steps": 2,
-        "families": ("randomization",),
-        **settings,
-    }
-    return Plan.of(small(clients), Request(**asked))
 
 
 def test_every_family_and_the_control() -> None:

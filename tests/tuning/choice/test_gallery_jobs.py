@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.cli.own_scenario import shown, small
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import runner, simulate
 
 from trilemma.execution.journal import Run

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.own_scenario import small
-from tests.tuning.choice.test_choose import plan
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.choice.small_plan import plan
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.game.jobs import AttackJob, Job

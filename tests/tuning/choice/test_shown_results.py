@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import Simulated, runner, simulate
 
 from trilemma.accounting.noise_calibration import leakage_bound

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests.tuning.simulating import answered
+from tests.tuning.small_families import CLAIM, P_MAX, SETTING, family
 
 from trilemma.beliefs.intervals import clopper_pearson
 from trilemma.entropy import Seeded
 from trilemma.game.job_results import AttackResult
 from trilemma.game.jobs import AttackJob, Job
-from trilemma.game.playing.claims import Claim
 from trilemma.game.playing.suite import Suite
 from trilemma.observations import Adversary
 from trilemma.protection.protection import Protection
@@ -24,20 +24,8 @@ from trilemma.protection.transforms.randomization import Randomization
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
 from trilemma.tuning.families.calibrator import Calibrator, stream_of, streams
 from trilemma.tuning.families.family import Family, families
-from trilemma.tuning.families.family_setting import Setting
 from trilemma.tuning.families.game_counts import Measured
 
-SETTING = Setting(
-    parameters=2410,
-    clients=10,
-    records=(150,) * 10,
-    unit_size=4,
-    unknowns=292,
-    spread=1.0,
-    largest=0.3,
-)
-CLAIM = Claim(1, 100)
-P_MAX = 0.212
 Rate = Callable[[str, float], float]
 
 
@@ -87,10 +75,6 @@ def calibrator(rate: Rate, *attacks: str, seed: int = 0, level: float = 0.05) ->
     suite = Suite("candidates", attacks or ("lead", "other"))
     results = answering(rate, seed)
     return Playing(suite, Adversary.SERVER, 1, P_MAX, level, results=results)
-
-
-def family(name: str = "randomization") -> Family:
-    return families(SETTING, CLAIM, P_MAX, Adversary.SERVER, [name])[0]
 
 
 def falling(at: float, width: float = 0.3) -> Callable[[float], float]:

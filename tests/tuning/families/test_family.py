@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from tests.tuning.families.test_calibrator import CLAIM, P_MAX, SETTING
+from tests.tuning.small_families import CLAIM, P_MAX, SETTING
 
 from trilemma.errors import InvalidInput, UnknownName
 from trilemma.observations import Adversary

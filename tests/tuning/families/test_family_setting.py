@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_calibrator import SETTING
+from tests.tuning.small_families import SETTING
 from torch import nn
 from torch.nn.functional import cross_entropy
 

@@ -6,41 +6,23 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.own_scenario import small
+from tests.tuning.priced_candidates import candidate, pricing
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.errors import InvalidInput
-from trilemma.federation.round_timing import Spent
-from trilemma.game.costs import Costs
 from trilemma.game.estimates import Estimate
 from trilemma.game.job_results import Diverged
 from trilemma.game.jobs import CostJob, Job, TrainJob
 from trilemma.protection.specs import parse_protection
-from trilemma.tuning.families.pricing import Pricing, priced, ranked
+from trilemma.tuning.families.pricing import priced, ranked
 from trilemma.tuning.problem import Problem
 from trilemma.tuning.results.candidate import Candidate
 
 NOISE = parse_protection("randomization:variance=0.01")
 
 
-def pricing(problem: Problem | None = None) -> Pricing:
-    return Pricing(problem or Problem(), 8, (0, 1, 2), 1e6, 0.95)
-
-
 def job_runner(**distributions: object) -> Simulated:
     return Simulated(small, None, 1, 2, 0, **distributions)  # type: ignore[arg-type]
-
-
-def costs(loss: float = 0.0, slow: float = 0.0, bits: float = 1.0) -> Costs:
-    spent = Spent(bits, bits, 1.0, 0.0, 0.0, 0.0)
-    return Costs(
-        "x", 8, 2, 0.95, 1e6, 0.9, 0.9 - loss, Estimate(loss, loss, loss), (),
-        Estimate(slow, slow, slow), spent, spent,
-    )  # fmt: skip
-
-
-def candidate(name: str, value: float, width: float = 0.0, bits: float = 1.0) -> Candidate:
-    found = Estimate(value, value - width, value + width)
-    return Candidate(name, "measured", True, True, "", costs=costs(bits=bits), objective=found)
 
 
 def order(*candidates: Candidate) -> list[tuple[str, int | None, bool]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_pricing import candidate
-from tests.tuning.pareto.test_point_evaluator import evaluator, family
+from tests.tuning.pareto.evaluators import evaluator, family
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.beliefs.belief import bernoulli_leakage

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.own_scenario import small
-from tests.tuning.pareto.test_study import toy
+from tests.tuning.pareto.toy_points import toy
 
 from trilemma.game.estimates import Estimate
 from trilemma.tuning.pareto.front_geometry import hypervolume

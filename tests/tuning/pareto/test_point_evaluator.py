@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.pareto.evaluators import evaluator, family
+from tests.tuning.priced_candidates import candidate
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.errors import InvalidInput
@@ -17,27 +18,12 @@ from trilemma.protection.protection import Protection
 from trilemma.tuning.calibration.outcomes import Tested
 from trilemma.tuning.families.family import Family
 from trilemma.tuning.pareto.point_evaluator import PointEvaluator
-from trilemma.tuning.plan import Plan
-from trilemma.tuning.request import Request
 from trilemma.tuning.results.points import Point
-
-NAMES = ("randomization", "compression", "secret-sharing", "paillier", "bounded-masks")
-
-
-def evaluator(**settings: Any) -> PointEvaluator:
-    asked = {"attacks": ("gaussian-posterior", "analytic"), "steps": 2, "families": NAMES}
-    request = Request(**{"basis": "measured", **asked, **settings})
-    return PointEvaluator(Plan.of(small(), request), units=40, seeds=2)
 
 
 @pytest.fixture(scope="module")
 def usual() -> PointEvaluator:
     return evaluator()
-
-
-def family(evaluator: PointEvaluator, name: str) -> Family:
-    (found,) = (item for item in evaluator.plan.families if item.name == name)
-    return found
 
 
 def measured(

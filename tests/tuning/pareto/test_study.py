@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tuning.pareto.toy_points import toy
 
 from trilemma.errors import InvalidInput
-from trilemma.game.estimates import Estimate
 from trilemma.tuning.pareto.study import Study, grid_point
 from trilemma.tuning.results.pareto_front import SamplerName
 from trilemma.tuning.results.points import Point
@@ -29,17 +29,6 @@ def study(path: Path, sampler: SamplerName, owner: str | None = None) -> Study:
         untuned=["c"],
         seed=3,
         owner=owner,
-    )
-
-
-def toy(family: str, place: float) -> Point:
-    leaked, lost = (1 - place) ** 2, place**2 + 0.1 * (family == "b")
-    return Point(
-        family,
-        place,
-        leakage=Estimate(leaked, 0, 1),
-        utility_loss=Estimate(lost, 0, 1),
-        efficiency_reduction=Estimate(0, 0, 0),
     )
 
 

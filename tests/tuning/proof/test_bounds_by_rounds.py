@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.cli.own_scenario import small
-from tests.tuning.families.test_pricing import candidate
+from tests.tuning.priced_candidates import candidate
 
 from trilemma.accounting.noise_calibration import leakage_bound
 from trilemma.accounting.sampled_training import Training

@@ -26,7 +26,7 @@ from trilemma.protection.protection import Protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transports.fixed_point import FixedPointTransport
 from trilemma.tuning.plan import Plan
-from trilemma.tuning.proof.noise_for_budget import Proof, _bearable
+from trilemma.tuning.proof.noise_for_budget import Proof, bearable_records
 from trilemma.tuning.recipe_rule import CLIP
 from trilemma.tuning.request import Request
 
@@ -191,7 +191,7 @@ def test_a_full_batch_is_in_every_round() -> None:
 def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget.bearable_records", lambda _: 10)
     made = proof()
     assert (made.local_training.batch, made.local_training.sampling) == (10, "poisson")
     assert (made.training.q, made.training.participation) == (10 / 80, "known")
@@ -203,7 +203,7 @@ def test_a_round_that_a_client_cannot_pay_for_draws_a_part(
 def test_such_a_part_is_as_large_where_participation_is_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._bearable", lambda _: 10)
+    monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget.bearable_records", lambda _: 10)
     known, hidden = proof(), proof(participation="secret")
     assert hidden.local_training == known.local_training
     assert hidden.variance() < known.variance()
@@ -215,11 +215,11 @@ def test_a_client_pays_by_work_and_by_memory(monkeypatch: pytest.MonkeyPatch) ->
         2 * parameter.numel() for parameter in scenario.model.parameters() if parameter.ndim == 2
     )
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._FLOPS", 5 * 3 * own * 20)
-    assert _bearable(scenario) == 20
-    _bearable.cache_clear()
+    assert bearable_records(scenario) == 20
+    bearable_records.cache_clear()
     monkeypatch.setattr("trilemma.tuning.proof.noise_for_budget._ENTRIES", 83 * 7)
-    assert _bearable(scenario) == 7
-    _bearable.cache_clear()
+    assert bearable_records(scenario) == 7
+    bearable_records.cache_clear()
 
 
 def test_one_round_is_known_to_hold_the_record() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, norm
 from tests.cli.own_scenario import small
-from tests.tuning.proof.test_proved_candidates import found, plan
+from tests.tuning.proof.certified import found, plan
 from tests.tuning.simulating import Simulated, runner
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
@@ -149,3 +149,15 @@ def test_nothing_is_drawn_of_what_is_not_proved() -> None:
     run = runner(Simulated(small(4), None, 1, 2, 0))
     assert run(trade_off(plan(helpers=1), None)) is None
     assert run(trade_off(plan(helpers=1), replace(found(helpers=1), certificate=None))) is None
+
+
+def test_the_accuracy_at_less_noise_than_is_proved_is_whole_points() -> None:
+    """Its interval too: the middle of an exact one would be the exact accuracy."""
+    drawn = figure()
+    less = drawn.points[: drawn.chosen]
+    assert less
+    for point in less:
+        for end in (point.metric.value, point.metric.low, point.metric.high):
+            assert 100 * end == pytest.approx(round(100 * end), abs=1e-9)
+    exact = drawn.points[drawn.chosen].metric
+    assert 100 * exact.low != pytest.approx(round(100 * exact.low), abs=1e-6)

@@ -35,9 +35,9 @@ ASKED = Request(knows="anyone", budget=0.3)
 
 def test_the_prior_the_rounds_the_helpers_and_the_rate_are_named() -> None:
     assert proved_headline(PROOF, ASKED, "secret-sharing") == (
-        "Someone who holds 100 equally likely records, sees all 150 rounds, is not told which of "
-        "them used the record and is helped by one client singles the right one out in at most 12 "
-        "of 100 attempts; guessing gives 1. Proved."
+        "Someone who holds 100 equally likely records, sees all 150 rounds, does not know which "
+        "of them used the record and is helped by one client singles the right one out in at most "
+        "12 of 100 attempts; guessing gives 1. Proved."
     )
 
 
@@ -50,7 +50,7 @@ def test_the_prior_the_rounds_the_helpers_and_the_rate_are_named() -> None:
         ({"success": {100: 0.0778}}, "in at most 8 of 100 attempts"),
         ({"success": {100: 0.0231}}, "in at most 2.4 of 100 attempts"),
         ({"helpers": 2}, "helped by 2 clients"),
-        ({"helpers": 0}, "150 rounds and is not told"),
+        ({"helpers": 0}, "150 rounds and does not know"),
         ({"level": "client"}, "100 equally likely clients"),
         ({"rounds": 1, "participation": "known"}, "sees the round and is helped"),
     ],

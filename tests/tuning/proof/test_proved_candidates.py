@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cli.own_scenario import small
+from tests.tuning.proof.certified import QUICK, SHARED, found, plan
 from tests.tuning.simulating import Simulated, runner, simulate
 
 from trilemma.accounting.noise_calibration import (
@@ -26,29 +25,9 @@ from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.tuning.plan import Plan
 from trilemma.tuning.proof.attacks_on_proof import crafted_beside, proved_rounds, recipe_of
-from trilemma.tuning.proof.proved_candidates import certified_candidate
 from trilemma.tuning.request import Request
-from trilemma.tuning.results.candidate import Candidate
 from trilemma.tuning.results.verdict import Verdict
 from trilemma.tuning.tuning_run import tune
-
-SHARED = "randomization+secret-sharing"
-# Known participation has a closed form; secret participation takes seconds.
-QUICK: dict[str, Any] = {"knows": "anyone", "participation": "known", "seeds": 2, "helpers": 0}
-
-
-@cache
-def plan(**settings: Any) -> Plan:
-    return Plan.of(small(4), Request(**{**QUICK, **settings}))
-
-
-def found(
-    name: str = SHARED, done: list[Job] | None = None, distributions: Any = None, **settings: Any
-) -> Candidate:
-    made = plan(**settings)
-    job_runner = Simulated(made.source, None, 1, 2, 0, **(distributions or {}))
-    (family,) = (item for item in made.families if item.name == name)
-    return runner(job_runner, done)(certified_candidate(made, family))
 
 
 def test_every_number_of_the_certificate_follows_from_z() -> None:

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from trilemma.attacks.base import Reconstructions, public_records
 from trilemma.attacks.linkage.marginal_likelihood import Rest, layers_of
 from trilemma.attacks.linkage.noiseless_values import Reading, readings
-from trilemma.attacks.matching import Units, minimise
+from trilemma.attacks.matching import ViewTensors, minimise
 from trilemma.attacks.matching.record_vectors import target_shape
 from trilemma.attacks.posterior.posterior_inputs import Batch
 from trilemma.attacks.priors import Prior, Sorted
@@ -54,7 +54,7 @@ class Linkage:
     evaluations: int = 20
     history: int = 20
     messages: int = 48
-    people: int = 400
+    population: int = 400
 
     name: ClassVar[str] = "linkage"
     knows: ClassVar[KnowledgeLevel] = "public"
@@ -77,30 +77,30 @@ class Linkage:
             )
         prior = Prior.of(public, views[0]).to(torch.float32)
         order = torch.randperm(len(public), generator=Seeded(0).torch_generator("the rest's law"))
-        taught = public[order[: self.people].sort().values.to(public.labels.device)]
+        taught = public[order[: self.population].sort().values.to(public.labels.device)]
         trainings = _trainings(views)
         found, said = [], dict[int, Reading | None]()
         with torch.no_grad():
-            people = Batch(taught.inputs, taught.labels, True).to(prior.mean)
-            layers = layers_of(views, people)
-            numbers = views[0].weights.numel() if layers is None else 2 * people.count
+            population = Batch(taught.inputs, taught.labels, True).to(prior.mean)
+            layers = layers_of(views, population)
+            numbers = views[0].weights.numel() if layers is None else 2 * population.count
             # The same on every machine: what is read decides what is found.
-            most = max(1, min(self.messages, _MOST // (people.count * numbers)))
+            most = max(1, min(self.messages, _MOST // (population.count * numbers)))
             read = [_spread(own, most) for own in trainings]
             # Products of factors are large, and what is left when they are centred is small.
             precise = prior if layers is None else prior.to(torch.float64)
-            for some in _together(read, _HELD // (people.count * numbers)):
+            for some in _together(read, _HELD // (population.count * numbers)):
                 # what several trainings share, such as those that go on, is learnt once
                 seen = {id(view.observation): view for own in some for view in own}
-                units = Units.of(list(seen.values()), "single")
-                exact = units if layers is None else Units.of(list(seen.values()), "double")
+                units = ViewTensors.of(list(seen.values()), "single")
+                exact = units if layers is None else ViewTensors.of(list(seen.values()), "double")
                 training, message = _owners(some, list(seen)).to(units.weights.device)
                 search = _Search(
-                    *(self, exact, people.to(precise.mean), precise, layers),
+                    *(self, exact, population.to(precise.mean), precise, layers),
                     *(training, message, seed),
                 )
                 found.append(search.run())
-                said.update(zip(seen, readings(units, people, prior), strict=True))
+                said.update(zip(seen, readings(units, population, prior), strict=True))
         held = torch.tensor([at for at, own in enumerate(trainings) for _ in own])
         inputs, labels, guesses, loss = (
             torch.cat(group)[held.to(group[0].device)] for group in zip(*found, strict=True)
@@ -148,8 +148,8 @@ class _Search:
     """V messages of T trainings: `training` [V] says whose, `message` [V] which of the units."""
 
     effort: Linkage
-    units: Units
-    people: Batch
+    units: ViewTensors
+    population: Batch
     prior: Prior
     layers: tuple[str, ...] | None
     training: torch.Tensor
@@ -162,7 +162,7 @@ class _Search:
         points = self.units.weights.new_zeros(int(self.training[-1]) + 1, 1, prior.size)
         never = torch.full_like(points[:, 0, 0], -torch.inf)
         variance = self.units.variance(self.effort.level)
-        distribution, seen = Rest.of(self.units, variance, self.people, self.seed, self.layers)
+        distribution, seen = Rest.of(self.units, variance, self.population, self.seed, self.layers)
         labels = self._classes(self._added(seen[self.message]))
         if len(self.units) < len(self.message):
             distribution = distribution.at(self.message)
@@ -219,7 +219,7 @@ class _Search:
         """The class [T] of each record, by the public ones' log likelihoods [T, P]."""
         if self.units.view.task.classes is None:
             return self.training.new_zeros(len(seen))
-        member = one_hot(self.people.labels, self.prior.classes).T.bool()
+        member = one_hot(self.population.labels, self.prior.classes).T.bool()
         by_class = torch.where(member, seen[:, None], -torch.inf)
         return (torch.logsumexp(by_class, 2) - member.sum(1).clamp(min=1).log()).argmax(1)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trilemma.attacks.base import View
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
 
 __all__ = ["Rest", "layers_of"]
@@ -48,9 +48,9 @@ class Rest:
     @classmethod
     def of(
         cls,
-        units: Units,
+        units: ViewTensors,
         variance: torch.Tensor,
-        people: Batch,
+        population: Batch,
         seed: int,
         layers: tuple[str, ...] | None = None,
     ) -> tuple[Rest, torch.Tensor]:
@@ -59,8 +59,8 @@ class Rest:
         The noise has this variance [V]; `layers` as in `layers_of` (None: updates are written
         out).
         """
-        made, parts, common, own = _made(units, people, seed, layers)
-        free = people.count - (0 if parts.chance else parts.member.shape[1])
+        made, parts, common, own = _made(units, population, seed, layers)
+        free = population.count - (0 if parts.chance else parts.member.shape[1])
         inner, remainder = _covariance(common.rows, max(1, free), units.known.sum(1), variance)
         turned = inner @ common.row_vectors
         forms = common.vectors - common.row_vectors.transpose(1, 2) @ turned
@@ -97,31 +97,31 @@ class Rest:
         return own + torch.logsumexp(by_counts, 2)
 
 
-def layers_of(views: Sequence[View], people: Batch) -> tuple[str, ...] | None:
+def layers_of(views: Sequence[View], population: Batch) -> tuple[str, ...] | None:
     """The layers whose factors tell all that is asked of updates; None where there are none."""
     for seen in (view.observation for view in views):
         one_each = not isinstance(seen.weights, torch.Tensor) or seen.weights.ndim == 1
         whole = seen.known is None or bool(seen.known.all())
         if not (one_each and whole) or seen.clip is not None:
             return None
-    view, weights = views[0], views[0].weights.to(people.inputs)
-    return linear_layers(view.task, weights[None], people, view.local_training)
+    view, weights = views[0], views[0].weights.to(population.inputs)
+    return linear_layers(view.task, weights[None], population, view.local_training)
 
 
 def _made(
-    units: Units, people: Batch, seed: int, layers: tuple[str, ...] | None
+    units: ViewTensors, population: Batch, seed: int, layers: tuple[str, ...] | None
 ) -> tuple[Written | Factored, Parts, Common, Sides]:
     """How updates are compared, what messages are made of, the learnt products, the records'."""
     view = units.view
     if layers is not None:
-        parts = Parts.of(units, people, None, seed)
-        factored = Factored.of(units, people, layers, parts)
+        parts = Parts.of(units, population, None, seed)
+        factored = Factored.of(units, population, layers, parts)
         return factored, parts, *factored.learnt()
-    path = seen_path(units, slice(None), people)
-    beside = batch_contexts(view.task, path[0], people, view.local_training)
-    updates = contributions(view.task, path[0], people, view.local_training, beside)
-    parts = Parts.of(units, people, updates, seed)
-    written = Written.of(units, people, path, updates, parts)
+    path = seen_path(units, slice(None), population)
+    beside = batch_contexts(view.task, path[0], population, view.local_training)
+    updates = contributions(view.task, path[0], population, view.local_training, beside)
+    parts = Parts.of(units, population, updates, seed)
+    written = Written.of(units, population, path, updates, parts)
     return written, parts, written.common(), written.of_updates(updates)
 
 

@@ -22,7 +22,7 @@ from trilemma.attacks.posterior.rest_distribution import count_vectors, few_coun
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
     from trilemma.attacks.priors import Prior
     from trilemma.records.range import InputSpec
@@ -134,18 +134,18 @@ class Reading:
         return nothing, middle / some, variance.clamp(min=0) + self._error
 
 
-def readings(units: Units, people: Batch, prior: Prior) -> list[Reading | None]:
+def readings(units: ViewTensors, population: Batch, prior: Prior) -> list[Reading | None]:
     """What each unit's message says so; nothing where values have noise or hang on no input."""
     if not values_are_exact(units):
         return [None] * len(units)
-    return [_reading(units, unit, people, prior) for unit in range(len(units))]
+    return [_reading(units, unit, population, prior) for unit in range(len(units))]
 
 
-def _reading(units: Units, unit: int, people: Batch, prior: Prior) -> Reading | None:
+def _reading(units: ViewTensors, unit: int, population: Batch, prior: Prior) -> Reading | None:
     view, at = units.view, units.weights[unit : unit + 1]
     read = units.known[unit].nonzero()[:, 0]
-    shares = contributions(view.task, [at], people, view.local_training)[0][:, read].double()
-    there = people.inputs.flatten(1) != 0
+    shares = contributions(view.task, [at], population, view.local_training)[0][:, read].double()
+    there = population.inputs.flatten(1) != 0
     places = _inputs_of(shares != 0, there)
     if not bool((places >= 0).any()):
         return None
@@ -156,10 +156,10 @@ def _reading(units: Units, unit: int, people: Batch, prior: Prior) -> Reading | 
     weight = units.client_weights[unit, 0]
     weight = (weight if weight.ndim == 0 else weight[read]) / view.local_training.unit_size
     shares = shares[:, kept] * weight
-    values = _values(people.inputs.to(shares), places)
-    counts, level, member = _context(view, people)
-    label = people.labels if view.task.classes is not None else torch.zeros_like(places[:1])
-    own = one_hot(label.expand(people.count), prior.classes).to(shares)
+    values = _values(population.inputs.to(shares), places)
+    counts, level, member = _context(view, population)
+    label = population.labels if view.task.classes is not None else torch.zeros_like(places[:1])
+    own = one_hot(label.expand(population.count), prior.classes).to(shares)
     gradients = torch.where(values != 0, shares / values, 0.0)
     return Reading(
         *(prior, view.input_spec, places, units.update[unit, read].double()),
@@ -169,17 +169,17 @@ def _reading(units: Units, unit: int, people: Batch, prior: Prior) -> Reading | 
     )
 
 
-def _context(view: View, people: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _context(view: View, population: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Counts [H, C] of the others by class, their log weights [H], and classes [P, C].
 
     Of one class where counts would be too many, or are left to chance.
     """
     chance = view.local_training.sampling == "poisson"
     others, classes = view.records - (0 if chance else 1), view.task.classes
-    like = torch.zeros(1, 1, dtype=torch.float64, device=people.inputs.device)
+    like = torch.zeros(1, 1, dtype=torch.float64, device=population.inputs.device)
     if classes is None or chance or not few_counts(others, classes):
-        return like + others, like[0], like.expand(people.count, 1) + 1
-    member = one_hot(people.labels, classes).to(like)
+        return like + others, like[0], like.expand(population.count, 1) + 1
+    member = one_hot(population.labels, classes).to(like)
     counts = count_vectors(others, classes).to(like)
     return counts, log_ways(counts, member.sum(0)), member
 

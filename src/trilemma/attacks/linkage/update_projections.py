@@ -21,7 +21,7 @@ from trilemma.entropy import Seeded
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
     from trilemma.learning import BatchNormContext
 
@@ -49,7 +49,9 @@ class Parts:
     chance: bool
 
     @classmethod
-    def of(cls, units: Units, people: Batch, made: torch.Tensor | None, seed: int) -> Parts:
+    def of(
+        cls, units: ViewTensors, population: Batch, made: torch.Tensor | None, seed: int
+    ) -> Parts:
         """Of clipped updates those that public records make, [V, P, m], are looked at."""
         view, weights = units.view, units.client_weights
         classes, clip = view.task.classes, view.observation.clip
@@ -66,12 +68,12 @@ class Parts:
         alike = clip is None and not chance and bool((weights == weights[:, :1]).all())
         if classes is not None and alike and few_counts(view.records - 1, classes):
             counts = count_vectors(view.records - 1, classes).to(weights)
-            member = one_hot(people.labels, classes).to(weights)
+            member = one_hot(population.labels, classes).to(weights)
             level = log_ways(counts, member.sum(0))
             return cls(share, spread, share, counts, level, member, chance)
         one = weights.new_ones(1, 1)
         scale = (others * weights).sum(1) / size
-        member = one.expand(people.count, 1)
+        member = one.expand(population.count, 1)
         return cls(share, spread, scale, one, 0 * one[0], member, chance)
 
 
@@ -98,11 +100,11 @@ class Written:
     """By the updates themselves: rows [V, P, m] and vectors [V, 1 + C, m].
 
     `share` [V, m] is a; `path`: models [V, m] at which a record is used, and the mean contribution
-    of the records `people` there, beside which a record may have to stand.
+    of the records `population` there, beside which a record may have to stand.
     """
 
     view: View
-    people: Batch
+    population: Batch
     path: Path
     share: torch.Tensor
     rows: torch.Tensor
@@ -110,7 +112,7 @@ class Written:
 
     @classmethod
     def of(
-        cls, units: Units, people: Batch, path: Path, updates: torch.Tensor, parts: Parts
+        cls, units: ViewTensors, population: Batch, path: Path, updates: torch.Tensor, parts: Parts
     ) -> Written:
         """Of the public records' updates [V, P, m]."""
         known, member = units.known, parts.member
@@ -120,7 +122,7 @@ class Written:
         rows = rows * (known * parts.spread.sqrt())[:, None]
         means = means * (known * parts.scale)[:, None]
         vectors = torch.cat([units.update[:, None], means], 1)
-        return cls(units.view, people, path, known * parts.share, rows, vectors)
+        return cls(units.view, population, path, known * parts.share, rows, vectors)
 
     def common(self) -> Common:
         turned = self.vectors.transpose(1, 2)
@@ -130,7 +132,9 @@ class Written:
     @cached_property
     def beside(self) -> list[BatchNormContext] | None:
         """What a record finds beside it in its batch."""
-        return batch_contexts(self.view.task, self.path[0], self.people, self.view.local_training)
+        return batch_contexts(
+            self.view.task, self.path[0], self.population, self.view.local_training
+        )
 
     def sides(self, records: Batch) -> Sides:
         """Of records, n a message."""
@@ -148,14 +152,14 @@ class Written:
         """For some of the messages."""
         path = [item[messages] for item in self.path[0]], self.path[1][messages]
         numbers = (self.share, self.rows, self.vectors)
-        return Written(self.view, self.people, path, *(number[messages] for number in numbers))
+        return Written(self.view, self.population, path, *(number[messages] for number in numbers))
 
 
 @dataclass(frozen=True, eq=False)
 class Factored:
     """By factors of single gradients at weights [V, m], every coordinate of update [V, m] read.
 
-    `people` are the public records' factors; `share`, `root` and `scale` [V, 1] are what a
+    `population` are the public records' factors; `share`, `root` and `scale` [V, 1] are what a
     record, a row and a class's mean are multiplied by. `member` [P, C] says which classes a row
     belongs to, `centred` whether it is taken around their mean.
     """
@@ -164,7 +168,7 @@ class Factored:
     layers: tuple[str, ...]
     weights: torch.Tensor
     update: torch.Tensor
-    people: Factors
+    population: Factors
     share: torch.Tensor
     root: torch.Tensor
     scale: torch.Tensor
@@ -172,9 +176,11 @@ class Factored:
     centred: bool
 
     @classmethod
-    def of(cls, units: Units, people: Batch, layers: tuple[str, ...], parts: Parts) -> Factored:
+    def of(
+        cls, units: ViewTensors, population: Batch, layers: tuple[str, ...], parts: Parts
+    ) -> Factored:
         view, weights = units.view, units.weights
-        found = factors(view.task, layers, weights, people, view.local_training)
+        found = factors(view.task, layers, weights, population, view.local_training)
         return cls(
             *(view, layers, weights, units.update, found, parts.share, parts.spread.sqrt()),
             *(parts.scale, parts.member, not parts.chance),
@@ -182,9 +188,9 @@ class Factored:
 
     def learnt(self) -> tuple[Common, Sides]:
         """The products of the distribution, and of the public records: of the same two tables."""
-        products = self.people.products(self.people)
-        seen = self.people.with_vectors(self.update[:, None])
-        return self._common(products, seen), self._of(self.people, products, seen)
+        products = self.population.products(self.population)
+        seen = self.population.with_vectors(self.update[:, None])
+        return self._common(products, seen), self._of(self.population, products, seen)
 
     def _common(self, products: torch.Tensor, seen: torch.Tensor) -> Common:
         to_means = self._means(products)  # of each record with the classes' means
@@ -213,7 +219,7 @@ class Factored:
         """Of records, n a message."""
         view = self.view
         made = factors(view.task, self.layers, self.weights, records, view.local_training)
-        products = made.products(self.people)
+        products = made.products(self.population)
         return self._of(made, products, made.with_vectors(self.update[:, None]))
 
     def _of(self, made: Factors, products: torch.Tensor, seen: torch.Tensor) -> Sides:
@@ -234,16 +240,16 @@ class Factored:
 
     def at(self, messages: torch.Tensor) -> Factored:
         """For some of the messages."""
-        people = replace(
-            self.people,
-            inputs=tuple(item[messages] for item in self.people.inputs),
-            gradients=tuple(gradient[messages] for gradient in self.people.gradients),
+        population = replace(
+            self.population,
+            inputs=tuple(item[messages] for item in self.population.inputs),
+            gradients=tuple(gradient[messages] for gradient in self.population.gradients),
         )
         return replace(
             self,
             weights=self.weights[messages],
             update=self.update[messages],
-            people=people,
+            population=population,
             share=self.share[messages],
             root=self.root[messages],
             scale=self.scale[messages],

@@ -16,13 +16,13 @@ from trilemma.attacks.matching.search import (
     random_starts,
     reconstructions,
 )
-from trilemma.attacks.matching.view_tensors import Precision, Units
+from trilemma.attacks.matching.view_tensors import Precision, ViewTensors
 
 __all__ = [
     "Candidates",
     "Minima",
     "Precision",
-    "Units",
+    "ViewTensors",
     "evaluations",
     "explained_update",
     "invert",

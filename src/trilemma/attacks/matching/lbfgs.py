@@ -18,7 +18,7 @@ import torch
 from trilemma.attacks.matching.slots import Slots
 from trilemma.learning.recording.capturing import Repeated
 
-__all__ = ["Evaluate", "Minima", "StaticEvaluation", "minimise"]
+__all__ = ["Evaluate", "Minima", "Search", "StaticEvaluation", "minimise"]
 
 Evaluate = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
@@ -64,7 +64,7 @@ def minimise(
     spends no further start. The result is the best point of all starts by loss.
     """
     limits = _Limits(tolerance, solved, resolution, iterations)
-    return _Run(bind, starts, limits, history, slots).run()
+    return Search(bind, starts, limits, history, slots).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,9 @@ class _Limits:
     iterations: int
 
 
-class _Run:
+class Search:
+    """Jobs, a unit from a start each, in the slots of one search; the best of each unit so far."""
+
     def __init__(
         self,
         bind: Callable[[torch.Tensor], Evaluate],

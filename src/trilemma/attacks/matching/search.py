@@ -18,7 +18,7 @@ from trilemma.learning.recording.capturing import Captured
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching.record_vectors import Candidates
-    from trilemma.attacks.matching.view_tensors import Units
+    from trilemma.attacks.matching.view_tensors import ViewTensors
     from trilemma.learning import Task
 
 __all__ = ["evaluations", "filled", "invert", "random_starts", "reconstructions", "widened"]
@@ -29,7 +29,7 @@ _BORDER: Final = 0.1
 
 
 def widened(chosen: torch.Tensor) -> torch.Tensor:
-    """Units [A], filled up with the first to the next width: 1 ... 8, 10, 12, 14, 16, 20 ...
+    """ViewTensors [A], filled up with the first to the next width: 1 ... 8, 10, 12, 14, 16, 20 ...
 
     Functions are recorded for each number of units that they are called with, which takes as long
     as tens of replays of a small model: few widths do for many.
@@ -87,7 +87,7 @@ def evaluations(
 
 
 def invert(
-    units: Units,
+    units: ViewTensors,
     candidates: Candidates,
     starts: torch.Tensor,
     labels: torch.Tensor | None,
@@ -137,7 +137,7 @@ def invert(
 
 
 def reconstructions(
-    units: Units,
+    units: ViewTensors,
     candidates: Candidates,
     points: torch.Tensor,
     loss: torch.Tensor,
@@ -158,7 +158,7 @@ def reconstructions(
 
 
 def random_starts(
-    units: Units, candidates: Candidates, name: str, restarts: int, seed: int
+    units: ViewTensors, candidates: Candidates, name: str, restarts: int, seed: int
 ) -> torch.Tensor:
     """Standard normal starts [U, R, d], one stream a unit's number and restart."""
     if restarts < 1:

@@ -14,7 +14,7 @@ from trilemma.attacks.base import View, common_view
 if TYPE_CHECKING:
     from trilemma.observations import Observation
 
-__all__ = ["Precision", "Units"]
+__all__ = ["Precision", "ViewTensors"]
 
 Precision = Literal["single", "double"]
 _CPU, _GPU = 16 * 10**6, 8 * 10**8  # parameters times records that one evaluation should hold
@@ -24,7 +24,7 @@ _EDGE: Final = 1e-5  # of a limit: what rounding leaves of a value that was clip
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class ViewTensors:
     """The views of one call as tensors, in the working precision.
 
     weights [U, m]; update [U, m] and known [U, m], both zero where a coordinate was not read;
@@ -42,7 +42,9 @@ class Units:
     numbers: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, views: Sequence[View], precision: Precision, *, at_limit: bool = False) -> Units:
+    def of(
+        cls, views: Sequence[View], precision: Precision, *, at_limit: bool = False
+    ) -> ViewTensors:
         """The views as tensors.
 
         A coordinate that was clipped to its limit counts as not read, unless `at_limit`.

@@ -23,7 +23,7 @@ from trilemma.records.records import Records
 
 if TYPE_CHECKING:
     from trilemma.attacks.base import View
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.learning import LocalTraining, Task
     from trilemma.observations import Noise
 
@@ -156,7 +156,7 @@ def _spread(rest: Records, clients: int, more: int) -> Records:
 
 
 def _parts(
-    units: Units,
+    units: ViewTensors,
     some: slice,
     rests: Batch,
     present: torch.Tensor,

@@ -24,7 +24,7 @@ from trilemma.learning import (
 )
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
     from trilemma.attacks.posterior.turned_axes import Axes
     from trilemma.learning import LocalTraining, Task
@@ -111,10 +111,10 @@ def likely_deviation(
     return lead.reshape(len(gap), -1) * kept[:, None] * gap
 
 
-def likely_walk(units: Units, block: slice, people: Batch) -> tuple[Path, torch.Tensor]:
+def likely_walk(units: ViewTensors, block: slice, population: Batch) -> tuple[Path, torch.Tensor]:
     """The average client's path of some units, and how far from its end the first client's is."""
     task, training, weights = units.view.task, units.view.local_training, units.weights[block]
-    averaged = average_path(task, weights, people, training)
+    averaged = average_path(task, weights, population, training)
     known, clients = units.known[block], units.client_weights[block]
     total = clients.sum(1).reshape(len(clients), -1)
     gap = units.update[block] - known * total * averaged[1]
@@ -122,10 +122,10 @@ def likely_walk(units: Units, block: slice, people: Batch) -> tuple[Path, torch.
     return averaged, likely_deviation(gap, clients, weights, noise)
 
 
-def seen_path(units: Units, block: slice, people: Batch) -> Path:
+def seen_path(units: ViewTensors, block: slice, population: Batch) -> Path:
     """The average client's path of some units, bent to where their messages say that it ended."""
-    walk = likely_walk(units, block, people)
-    return observed_path(units.view.task, *walk, people, units.view.local_training)
+    walk = likely_walk(units, block, population)
+    return observed_path(units.view.task, *walk, population, units.view.local_training)
 
 
 def _mean_gradient(
@@ -149,16 +149,16 @@ def in_context(task: Task, training: LocalTraining) -> bool:
     return task.normalises_batches and not training.by_record and training.batch > 1
 
 
-def simulable(task: Task, training: LocalTraining, people: Batch) -> bool:
+def simulable(task: Task, training: LocalTraining, population: Batch) -> bool:
     """Whether batches of a population tell how records that are normalised together add up.
 
     Fewer records than make up eight batches would say of themselves what they do not of others.
     """
-    return in_context(task, training) and people.count >= _BATCHES * training.unit_size
+    return in_context(task, training) and population.count >= _BATCHES * training.unit_size
 
 
 def batch_contexts(
-    task: Task, path: Sequence[torch.Tensor], people: Batch, training: LocalTraining
+    task: Task, path: Sequence[torch.Tensor], population: Batch, training: LocalTraining
 ) -> list[BatchNormContext] | None:
     """What a record of a batch finds beside it at each model of a path, by a population.
 
@@ -166,7 +166,7 @@ def batch_contexts(
     """
     if not in_context(task, training):
         return None
-    some = people.rows(0, _CONTEXT)
+    some = population.rows(0, _CONTEXT)
     with sdpa_kernel(SDPBackend.MATH):
         found = [
             BatchNormContext.of(

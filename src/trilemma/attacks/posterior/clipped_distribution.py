@@ -41,10 +41,10 @@ def clip_factors(
     own = torch.ones_like(table.candidate)
     if clip is None:
         return ClipFactors(own, own[:, 0], None)
-    people = table.rows.shape[1]
+    population = table.rows.shape[1]
     generator = Seeded(seed).torch_generator("batches of the population")
-    drawn = torch.randint(0, people, (_DRAWS, size), generator=generator)
-    used = torch.zeros(_DRAWS, people, dtype=table.rows.dtype)
+    drawn = torch.randint(0, population, (_DRAWS, size), generator=generator)
+    used = torch.zeros(_DRAWS, population, dtype=table.rows.dtype)
     used.scatter_add_(1, drawn[:, 1:], torch.ones(_DRAWS, size - 1, dtype=table.rows.dtype))
     rest = used.to(table.rows)
     one = torch.zeros_like(rest)

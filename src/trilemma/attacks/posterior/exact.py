@@ -23,7 +23,7 @@ from trilemma.attacks.posterior.posterior_inputs import (
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.observations import Noise
 
 __all__ = ["ExactPosterior"]
@@ -116,7 +116,7 @@ class _Gaps:
     the record's own share.
     """
 
-    units: Units
+    units: ViewTensors
     block: slice
     rests: Batch
     slots: torch.Tensor

@@ -14,7 +14,7 @@ import torch
 from trilemma.attacks.posterior.candidate_updates import contributions
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
 
 __all__ = ["exact_values_told", "values_are_exact"]
@@ -24,7 +24,7 @@ _NAMED: Final = 8.0  # log odds for a share that is the value read, but for roun
 _ROUNDING: Final = 1e-5  # relative
 
 
-def values_are_exact(units: Units) -> bool:
+def values_are_exact(units: ViewTensors) -> bool:
     """Whether some coordinates of single messages are read, as sums of shares and nothing else.
 
     Not so under noise, in sums, after clipping or several steps; and where every coordinate is
@@ -39,7 +39,7 @@ def values_are_exact(units: Units) -> bool:
     return not bool((units.known > 0).all())
 
 
-def exact_values_told(units: Units, candidate_sets: Batch) -> torch.Tensor:
+def exact_values_told(units: ViewTensors, candidate_sets: Batch) -> torch.Tensor:
     """Log odds [U, N] of candidates by the values of single messages, of which some are known.
 
     One 0 where values are not exact.

@@ -163,7 +163,7 @@ def factors(
 
 
 def factored_table(
-    people: Factors,
+    population: Factors,
     candidates: Factors,
     centre: torch.Tensor,
     anchors: torch.Tensor,
@@ -172,11 +172,11 @@ def factored_table(
     """The table of population and candidates around centre [B, m], and of anchors [B, A, m]."""
     vectors = torch.cat([centre[:, None], anchors], 1)
     cross = vectors @ vectors.transpose(1, 2)
-    own, offered = people.with_vectors(vectors), candidates.with_vectors(vectors)
+    own, offered = population.with_vectors(vectors), candidates.with_vectors(vectors)
     middle = cross[:, :1, :1]
-    rows = people.products(people)
+    rows = population.products(population)
     rows.sub_(own[:, :, :1]).sub_(own[:, :, :1].transpose(1, 2)).add_(middle)
-    row_candidate = people.products(candidates)
+    row_candidate = population.products(candidates)
     row_candidate.sub_(own[:, :, :1]).sub_(offered[:, :, :1].transpose(1, 2)).add_(middle)
     return Table(
         rows,

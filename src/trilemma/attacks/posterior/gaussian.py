@@ -54,7 +54,7 @@ from trilemma.attacks.posterior.turned_axes import are_many
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from trilemma.attacks.matching import Units
+    from trilemma.attacks.matching import ViewTensors
 
 __all__ = ["GaussianPosterior"]
 
@@ -90,25 +90,25 @@ class GaussianPosterior:
             [v.knowledge.candidate_set for v in views], "a candidate set", self.knows
         )
         owned = [v.knowledge.population or v.knowledge.public for v in views]
-        people = stacked(owned, "a population or public records", self.knows)
-        if people.count < _FEWEST:
+        population = stacked(owned, "a population or public records", self.knows)
+        if population.count < _FEWEST:
             raise InvalidInput(
-                f"the distribution of the rest cannot be fitted on {people.count} records; give "
-                f"at least {_FEWEST}."
+                f"the distribution of the rest cannot be fitted on {population.count} records; "
+                f"give at least {_FEWEST}."
             )
         layers = None
         if bool((units.known == 1).all()):
-            few = people.rows(0, _FEWEST).to(like)
+            few = population.rows(0, _FEWEST).to(like)
             layers = linear_layers(view.task, like, few, view.local_training)
-        numbers = view.task.layout.size if layers is None else 2 * people.count
-        held = numbers * (candidate_sets.count + people.count)
-        simulated = simulable(view.task, view.local_training, people)
+        numbers = view.task.layout.size if layers is None else 2 * population.count
+        held = numbers * (candidate_sets.count + population.count)
+        simulated = simulable(view.task, view.local_training, population)
         scores = [
             _Block(
                 units,
                 slice(start, stop),
                 candidate_sets.units(start, stop).to(like),
-                people.units(start, stop).to(like),
+                population.units(start, stop).to(like),
                 seed,
                 layers,
             ).scores()
@@ -124,10 +124,10 @@ class _Block:
     `layers` are those of which updates are made by factors (None: updates are written out).
     """
 
-    units: Units
+    units: ViewTensors
     block: slice
     candidate_sets: Batch
-    people: Batch
+    population: Batch
     seed: int
     layers: tuple[str, ...] | None
 
@@ -153,14 +153,14 @@ class _Block:
             return self._doubled().scores()
         if flat is None or not self._by_classes(flat):
             return overall(table, message).double()
-        member = one_hot(self.people.labels, task.classes or 0).to(weights)
+        member = one_hot(self.population.labels, task.classes or 0).to(weights)
         member = member.expand(len(weights), -1, -1)  # where all units share them
         return by_classes(table, message, member, view.records - 1).double()
 
     def _written(self) -> tuple[Path, torch.Tensor, Table]:
         """The average client's path, the gap [B, m] to it, and the table of updates around it."""
         known = self.units.known[self.block]
-        averaged = seen_path(self.units, self.block, self.people)
+        averaged = seen_path(self.units, self.block, self.population)
         mean = known * averaged[1]
         gap = self.units.update[self.block] - self._total() * mean
         table = self._table(averaged, (known, known), torch.stack([gap, mean], 1))
@@ -173,10 +173,10 @@ class _Block:
         """
         view, path = self.units.view, [self.units.weights[self.block]]
         if view.local_training.algorithm == "fedavg":
-            path = bent_models(*likely_walk(self.units, self.block, self.people))
+            path = bent_models(*likely_walk(self.units, self.block, self.population))
         read = Read.of(
             *(view.task, path, self.units.update[self.block], self.units.known[self.block]),
-            *(self.people, self.candidate_sets, view.local_training, self.seed),
+            *(self.population, self.candidate_sets, view.local_training, self.seed),
             clipped=view.observation.clip is not None,
         )
         factors, kept = None, torch.ones_like(weights[:, 0])
@@ -200,15 +200,15 @@ class _Block:
         """The table of updates that are single gradients, all coordinates known, by factors."""
         view, models = self.units.view, self.units.weights[self.block]
         assert self.layers is not None
-        people, candidates = (
+        population, candidates = (
             factors(view.task, self.layers, models, value, view.local_training)
-            for value in (self.people, self.candidate_sets)
+            for value in (self.population, self.candidate_sets)
         )
-        mean = people.mean()
+        mean = population.mean()
         gap = self.units.update[self.block] - self._total() * mean
         known = self.units.known[self.block].sum(1)
         anchors = torch.stack([gap, mean], 1)
-        return factored_table(people, candidates, mean, anchors, known)
+        return factored_table(population, candidates, mean, anchors, known)
 
     def _total(self) -> torch.Tensor:
         """The sum of the clients' weights, [B, 1] or [B, m]."""
@@ -231,7 +231,7 @@ class _Block:
         return alone and (self._is_simulated() or are_many(self.units.view.task.layout.size))
 
     def _is_simulated(self) -> bool:
-        return simulable(self.units.view.task, self.units.view.local_training, self.people)
+        return simulable(self.units.view.task, self.units.view.local_training, self.population)
 
     def _doubled(self) -> _Block:
         """The same units in double precision."""
@@ -247,13 +247,13 @@ class _Block:
             self,
             units=units,
             candidate_sets=self.candidate_sets.to(like),
-            people=self.people.to(like),
+            population=self.population.to(like),
         )
 
     def _rows(self, batch: Batch, averaged: Path, scale: torch.Tensor) -> Rows:
         """Makes centred contributions, scaled by coordinate [B, m]."""
         view, (path, mean) = self.units.view, averaged
-        beside = batch_contexts(view.task, path, self.people, view.local_training)
+        beside = batch_contexts(view.task, path, self.population, view.local_training)
 
         def rows(start: int, stop: int) -> torch.Tensor:
             some = batch.rows(start, stop)
@@ -266,7 +266,7 @@ class _Block:
         self, averaged: Path, scales: tuple[torch.Tensor, torch.Tensor], anchors: torch.Tensor
     ) -> Table:
         return tabulate(
-            (self._rows(self.people, averaged, scales[0]), self.people.count),
+            (self._rows(self.population, averaged, scales[0]), self.population.count),
             (self._rows(self.candidate_sets, averaged, scales[1]), self.candidate_sets.count),
             anchors,
             self.units.known[self.block].sum(1),
@@ -334,8 +334,8 @@ class _Block:
         along = (rows * lead).sum(1).abs()
         spread = rows.square().sum(1)
         diagonal = (spread - along.square()).clamp(min=0) * variance(
-            self._rows(self.people, averaged, torch.ones_like(mean)),
-            self.people.count,
+            self._rows(self.population, averaged, torch.ones_like(mean)),
+            self.population.count,
             mean.numel(),
         )
         outside = held_out_remainder(table.rows, table.known, 0 * table.known)[:, None]

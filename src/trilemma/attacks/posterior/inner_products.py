@@ -131,19 +131,19 @@ def tabulate(
     """The table of (rows, how many) of population and candidates and of anchors [B, A, m]."""
     units, count, size = anchors.shape
     step = _HELD // max(1, units * size)
-    (make, people), (guess, offered) = population, candidates
+    (make, members), (guess, offered) = population, candidates
     new = anchors.new_empty
-    rows = new(units, people, people)
-    row_anchor = new(units, people, count)
-    row_candidate = new(units, people, offered)
+    rows = new(units, members, members)
+    row_anchor = new(units, members, count)
+    row_candidate = new(units, members, offered)
     anchor_candidate = new(units, count, offered)
     candidate = new(units, offered)
     columns = anchors.transpose(1, 2)
-    for first, (start, stop) in enumerate(blocks(people, step)):
+    for first, (start, stop) in enumerate(blocks(members, step)):
         held = make(start, stop)
         rows[:, start:stop, start:stop] = held @ held.transpose(1, 2)
         row_anchor[:, start:stop] = held @ columns
-        for other, end in blocks(people, step):
+        for other, end in blocks(members, step):
             if other > start:
                 rows[:, start:stop, other:end] = held @ make(other, end).transpose(1, 2)
                 rows[:, other:end, start:stop] = rows[:, start:stop, other:end].transpose(1, 2)
@@ -158,10 +158,10 @@ def tabulate(
     )
 
 
-def variance(make: Rows, people: int, size: int) -> torch.Tensor:
+def variance(make: Rows, members: int, size: int) -> torch.Tensor:
     """Of each coordinate [B, m] of that many centred rows, `size` = B · m numbers each."""
-    ends = blocks(people, _HELD // size)
-    return torch.stack([make(*end).square().sum(1) for end in ends]).sum(0) / (people - 1)
+    ends = blocks(members, _HELD // size)
+    return torch.stack([make(*end).square().sum(1) for end in ends]).sum(0) / (members - 1)
 
 
 def class_table(table: Table, member: torch.Tensor) -> Table:
@@ -208,7 +208,7 @@ def held_out_remainder(
     sought beside `noise` [B], in units of one record's share, that drowns whatever it may be.
     `rows` [B, P, P] is G and `known` [B] the number of coordinates.
     """
-    people = rows.shape[1]
+    members = rows.shape[1]
     size = rows.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(rows.dtype).tiny)
     if bool(_is_drowned(rows, known, noise).all()):
         return torch.zeros_like(size)
@@ -217,7 +217,7 @@ def held_out_remainder(
     log = torch.full_like(size, math.log(_GUESS))
     least = math.log(1e-5 if rows.dtype == torch.float32 else 1e-11)
     for _ in range(_STEPS):
-        ridge = (log.exp() * (people - 2) / people)[:, None]
+        ridge = (log.exp() * (members - 2) / members)[:, None]
         shifted = inner.clone()
         shifted.diagonal(dim1=1, dim2=2).add_(ridge)
         factor, failed = torch.linalg.cholesky_ex(shifted)
@@ -227,11 +227,11 @@ def held_out_remainder(
         own = inverse.diagonal(dim1=1, dim2=2)
         left = (1 / own - ridge).mean(1)
         growth = ridge[:, 0] * (inverse.square().sum(2) / own.square() - 1).mean(1) / left
-        step = (torch.log(left / known.clamp(min=1)) + math.log(people) - log) / (1 - growth)
+        step = (torch.log(left / known.clamp(min=1)) + math.log(members) - log) / (1 - growth)
         log = (log + step.clamp(-_LONGEST, _LONGEST)).clamp(min=least)
         if not bool((step.abs() > 1).any()):
             break
-    return log.exp() * size / people
+    return log.exp() * size / members
 
 
 def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
@@ -241,13 +241,13 @@ def _is_drowned(rows: torch.Tensor, known: torch.Tensor, noise: torch.Tensor) ->
     coordinates, for they fall with r. A distribution of some rows alone makes the others' forms
     larger: the first rows tell of all others, and the next ones of the first.
     """
-    people, limit = rows.shape[1], _NOTHING * noise
-    some = min(_SOME, people // 2)
+    members, limit = rows.shape[1], _NOTHING * noise
+    some = min(_SOME, members // 2)
 
     def beside(distribution: slice, others: slice) -> torch.Tensor:
         """What rows have beside those of a distribution; NaN where that has no factor."""
         inner = rows[:, distribution, distribution].clone()
-        inner.diagonal(dim1=1, dim2=2).add_((people - 2) * limit[:, None])
+        inner.diagonal(dim1=1, dim2=2).add_((members - 2) * limit[:, None])
         factor, failed = torch.linalg.cholesky_ex(inner)
         along = torch.linalg.solve_triangular(factor, rows[:, distribution, others], upper=False)
         left = rows.diagonal(dim1=1, dim2=2)[:, others] - along.square().sum(1)

@@ -25,7 +25,7 @@ from trilemma.learning import RecordLoss, client_update, record_gradients, writt
 if TYPE_CHECKING:
     from trilemma.learning import LocalTraining, Products, Task
 
-__all__ = ["Read"]
+__all__ = ["Read", "drawn_batches", "whitening"]
 
 _MADE: Final = 2**23  # numbers of which some are read: updates times coordinates
 _LOOKED: Final = 64  # records by which the coordinates that are read are chosen
@@ -43,7 +43,7 @@ class Read:
     """
 
     update: torch.Tensor
-    people: torch.Tensor
+    population: torch.Tensor
     candidates: torch.Tensor
     left: torch.Tensor | None = None
     norms: torch.Tensor | None = None
@@ -55,7 +55,7 @@ class Read:
         path: Sequence[torch.Tensor],
         update: torch.Tensor,
         known: torch.Tensor,
-        people: Batch,
+        population: Batch,
         candidate_sets: Batch,
         training: LocalTraining,
         seed: int,
@@ -67,8 +67,8 @@ class Read:
         Where updates are `clipped`, it matters how long those of batches are.
         """
         sizes, made = list(task.layout.sizes), held_at_once(_MADE, update)
-        beside = batch_contexts(task, path, people, training)
-        first = contributions(task, path, people.rows(0, _LOOKED), training, beside)[0]
+        beside = batch_contexts(task, path, population, training)
+        first = contributions(task, path, population.rows(0, _LOOKED), training, beside)[0]
         axes = Axes.of(task.layout, first - first.mean(0), known[0])
 
         def read(batch: Batch, start: int) -> list[torch.Tensor]:
@@ -81,31 +81,31 @@ class Read:
         shown = axes.read(torch.split(first, sizes, 1))
         found = cls(
             seen[None],
-            torch.cat([shown[None], *read(people, len(first))], 1),
+            torch.cat([shown[None], *read(population, len(first))], 1),
             torch.cat(read(candidate_sets, 0), 1),
         )
-        if beside is None or not simulable(task, training, people):
+        if beside is None or not simulable(task, training, population):
             return found
-        rows, sent, norms = _drawn(people.count, training.unit_size, seed), [], []
-        for item in _sent(task, path[0][0], people, rows, training, made):
+        rows, sent, norms = drawn_batches(population.count, training.unit_size, seed), [], []
+        for item in _sent(task, path[0][0], population, rows, training, made):
             sent.append(axes.read(item))
             if clipped:
                 squares = [written_out(part).square().sum(1) for part in item]
                 norms.append(torch.stack(squares).sum(0).sqrt())
-        fitted = found._fitted(rows, torch.cat(sent), axes.tensors)
+        fitted = found.fitted(rows, torch.cat(sent), axes.tensors)
         return replace(fitted, norms=torch.cat(norms)) if clipped else fitted
 
-    def _fitted(self, rows: torch.Tensor, sent: torch.Tensor, tensors: torch.Tensor) -> Read:
+    def fitted(self, rows: torch.Tensor, sent: torch.Tensor, tensors: torch.Tensor) -> Read:
         """The same with contributions that fit the updates [M, k] of batches of the population.
 
         In a batch of records `rows` [M, S] they are β_l times as far from their mean, on the
         tensor l (that of each coordinate: `tensors` [k]), as the regression of what batches send
         on the mean of their records' contributions says; the mean becomes what batches send.
         """
-        people, mean = self.people[0], sent.mean(0)
-        gaps, used = sent - mean, sent.new_zeros(len(rows), len(people))
+        population, mean = self.population[0], sent.mean(0)
+        gaps, used = sent - mean, sent.new_zeros(len(rows), len(population))
         used.scatter_add_(1, rows.to(sent.device), torch.ones_like(rows).to(sent))
-        parts = used @ people / rows.shape[1]
+        parts = used @ population / rows.shape[1]
         parts -= parts.mean(0)
         places, count = tensors.to(sent.device), 1 + max(tensors.tolist(), default=0)
         along, squares = (
@@ -113,10 +113,10 @@ class Read:
             for value in (parts * gaps, parts * parts)
         )
         factor = (along / squares.clamp(min=torch.finfo(sent.dtype).tiny))[places]
-        centre = people.mean(0)
+        centre = population.mean(0)
         return replace(
             self,
-            people=mean + factor * (self.people - centre),
+            population=mean + factor * (self.population - centre),
             candidates=mean + factor * (self.candidates - centre),
             left=gaps - factor * parts,
         )
@@ -134,8 +134,8 @@ class Read:
         noise [1] and of `batches` [1] times the variance that a batch's sum leaves unexplained,
         the covariance of which is taken out besides.
         """
-        mean = self.people.mean(1, keepdim=True)
-        rows = [self.people - mean, self.candidates - mean]
+        mean = self.population.mean(1, keepdim=True)
+        rows = [self.population - mean, self.candidates - mean]
         anchors = torch.cat([self.update - total[:, None, None] * mean, mean], 1)
         if own is not None:
             spread = own[:, None] * _variance(rows[0]) + noise[:, None]
@@ -145,7 +145,7 @@ class Read:
             else:
                 left = batches.sqrt() * self.left
                 unit = (spread + _variance(left[None])).rsqrt()[:, None]
-                whitened = _whitening(left * unit[0])
+                whitened = whitening(left * unit[0])
                 rows = [whitened(row * unit) for row in rows]
                 anchors = whitened(anchors * unit)
         return tabulate(
@@ -156,24 +156,25 @@ class Read:
         )
 
 
-def _drawn(people: int, size: int, seed: int) -> torch.Tensor:
+def drawn_batches(population: int, size: int, seed: int) -> torch.Tensor:
     """Rows [M, size] of records of a population that make up batches."""
     count = max(_FEWEST, _SENT // size)
     generator = Seeded(seed).torch_generator("batches that are simulated")
-    return torch.randint(people, (count, size), generator=generator)
+    return torch.randint(population, (count, size), generator=generator)
 
 
 def _sent(
     task: Task,
     weights: torch.Tensor,
-    people: Batch,
+    population: Batch,
     rows: torch.Tensor,
     training: LocalTraining,
     made: int,
 ) -> Iterator[Sequence[torch.Tensor | Products]]:
     """The updates at weights [m] of some batches after the others, tensor by tensor."""
     inputs, labels = (
-        value if people.shared else value[0] for value in (people.inputs, people.labels)
+        value if population.shared else value[0]
+        for value in (population.inputs, population.labels)
     )
     steps = task.way.vmap(lambda x, y: client_update(task, weights, x, y, training))
     mean = RecordLoss("of a batch", lambda named, _, x, y: task.loss_of(task.run(named, x), y))
@@ -186,7 +187,7 @@ def _sent(
             yield torch.split(updates, list(task.layout.sizes), 1)
 
 
-def _whitening(rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+def whitening(rows: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """Multiplies vectors [..., k] by (I + AᵀA)^-1/2, A the rows [M, k] divided by √M.
 
     = I - Aᵀ V diag(1 / (1 + q + √(1 + q))) Vᵀ A, with AAᵀ = V diag(q) Vᵀ.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from trilemma.attacks.base import Reconstructions, View
-from trilemma.attacks.matching import Units
+from trilemma.attacks.matching import ViewTensors
 from trilemma.errors import InvalidInput
 from trilemma.records.records import Records
 
@@ -65,10 +65,10 @@ def _as(numbers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return numbers.to(like if numbers.is_floating_point() else like.device)
 
 
-def units_of(views: Sequence[View], *, at_limit: bool = False) -> Units:
+def units_of(views: Sequence[View], *, at_limit: bool = False) -> ViewTensors:
     """The views as tensors; in double precision only where the weights are double already."""
     double = views[0].weights.dtype == torch.float64 if views else False
-    return Units.of(views, "double" if double else "single", at_limit=at_limit)
+    return ViewTensors.of(views, "double" if double else "single", at_limit=at_limit)
 
 
 def stacked(owned: Sequence[Records | None], what: str, knows: KnowledgeLevel) -> Batch:

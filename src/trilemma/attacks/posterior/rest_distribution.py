@@ -73,8 +73,8 @@ def overall(table: Table, message: Message) -> torch.Tensor:
 
     N(0, spread · Σ + remainder · I), Σ the covariance of the population's rows.
     """
-    people = table.rows.shape[1]
-    weights = (message.spread / (people - 1))[:, None].expand(-1, people)
+    members = table.rows.shape[1]
+    weights = (message.spread / (members - 1))[:, None].expand(-1, members)
     forms = table.forms(weights, message.remainder)
     if message.drift is not None:
         for place in range(message.drift.shape[1]):
@@ -95,13 +95,13 @@ def by_classes(table: Table, message: Message, member: torch.Tensor, records: in
     mean Σ n_c μ_c and covariance Σ n_c Σ_c, with Σ_c shrunk towards the classes' common one. All
     counts are weighed with the common covariance, then the likeliest few with their own.
     """
-    people, classes = member.shape[1:]
+    members, classes = member.shape[1:]
     sizes = member.sum(1)
     table = class_table(table, member)
     counts = count_vectors(records, classes).to(sizes)
     prior = log_ways(counts, sizes)
-    common = max(1, people - classes)
-    weights = (message.spread / common)[:, None].expand(-1, people)
+    common = max(1, members - classes)
+    weights = (message.spread / common)[:, None].expand(-1, members)
     scores = _log_density(
         table.forms(weights, message.remainder), message, counts.expand(len(sizes), -1, -1)
     )

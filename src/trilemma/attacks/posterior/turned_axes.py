@@ -19,7 +19,7 @@ from trilemma.learning import Products
 if TYPE_CHECKING:
     from trilemma.updates import Layout
 
-__all__ = ["Axes", "are_many"]
+__all__ = ["Axes", "are_many", "principal_axes"]
 
 _READ: Final = 2**13  # coordinates that are read
 _TURNED: Final = 2**10  # the longest side that is turned: its axes take s² operations and more
@@ -93,7 +93,7 @@ class _Part:
         matrices = rows.reshape(-1, *sides)
         flat = (matrices.transpose(1, 2) if left else matrices).reshape(-1, min(sides))
         squares = (flat.T @ flat).nan_to_num(0.0, 0.0, 0.0)  # a diverged unit fails, later
-        return cls(sides, _principal(squares), left)
+        return cls(sides, principal_axes(squares), left)
 
     @property
     def width(self) -> int:
@@ -129,7 +129,7 @@ class _Part:
         return replace(self, turn=self.turn[:, used].contiguous(), chosen=chosen)
 
 
-def _principal(squares: torch.Tensor) -> torch.Tensor:
+def principal_axes(squares: torch.Tensor) -> torch.Tensor:
     """Orthonormal axes [s, r] along which a sum of squares [s, s] is largest.
 
     All of a short side; of a long one those that lead, by subspace iteration: on a GPU all axes of
@@ -142,6 +142,6 @@ def _principal(squares: torch.Tensor) -> torch.Tensor:
         span = torch.randn(side, _LEADING, dtype=torch.float64, generator=draw).to(many.device)
         for _ in range(_ITERATIONS):
             span = torch.linalg.qr(many @ (many @ span)).Q
-        return (span @ _principal(span.T @ many @ span)).to(squares)
+        return (span @ principal_axes(span.T @ many @ span)).to(squares)
     axes: torch.Tensor = torch.linalg.eigh(squares.double()).eigenvectors  # may fail in single
     return axes.to(squares)

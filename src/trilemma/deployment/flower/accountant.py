@@ -135,4 +135,7 @@ def _events_of(state: Mapping[str, Any]) -> list[Event]:
 
 
 def _square(events: list[Event] | tuple[Event, ...]) -> float:
+    """μ²; a use without noise has no limit."""
+    if any(not event.noise_multiplier for event in events):
+        return math.inf
     return sum(event.rounds / event.noise_multiplier**2 for event in events)

@@ -27,7 +27,6 @@ from trilemma.deployment.flower.messages import (
 from trilemma.deployment.nodes.answering import answer
 from trilemma.deployment.nodes.app_answers import Call, Reply
 from trilemma.deployment.nodes.model_check import ModelCheck
-from trilemma.deployment.nodes.model_state import units
 from trilemma.deployment.nodes.node import Node
 from trilemma.deployment.nodes.stages import Stage
 from trilemma.deployment.nodes.terms import Kind, Terms
@@ -140,7 +139,7 @@ def _call(
     name, arrays = only_arrays(content)
     layout, start = model_tensors(arrays)
     if node.terms.blind:
-        arrays = shifted(arrays, node.change(start) * units(layout, node.terms))
+        arrays = shifted(arrays, node.change(start) * node.terms.units(layout))
         layout, start = model_tensors(arrays)
     if stage.kind == "train" and layout.size != stage.size:
         raise ProtocolViolation(

@@ -28,7 +28,6 @@ from trilemma.deployment.flower.messages import (
 )
 from trilemma.deployment.flower.resuming import Resuming
 from trilemma.deployment.nodes.metrics import decode_metrics
-from trilemma.deployment.nodes.model_state import units
 from trilemma.deployment.nodes.round_events import epsilon_of
 from trilemma.deployment.nodes.served_model import ServedModel
 from trilemma.deployment.nodes.server_rounds import Answers, ServerRound, ServerRounds
@@ -171,15 +170,9 @@ class ProtectedGrid(Grid):
         watched: bool,
     ) -> list[Message]:
         if kind == "train" and (reason := self._rounds.spent(len(batch))):
-            if self._state.fresh and self._state.before:
-                raise BudgetSpent(f"{self._state.path} has no rounds left: {reason}")
-            _LOG.warning("nothing is trained any more: %s", reason)
-            return [] if self._rounds.released else [self._unchanged(batch, model)]
+            return self._over(reason, batch, model)
         if kind == "train":
-            if self._served is not None and not self._started:
-                model = replaced(model, self._served.start(float_tensors(model)))
-            self._started = True
-            self._state.asked += 1
+            model = self._started_from(model)
         elif self._state.unsaved:
             self._state.keep(model)
         # FedAvg's messages share one RecordDict, so each gets its own.
@@ -187,16 +180,15 @@ class ProtectedGrid(Grid):
             item.metadata.dst_node_id: {**self._state.counted(item.content), name: model}
             for item in batch
         }
-        kind_of, group = batch[0].metadata.message_type, batch[0].metadata.group_id
 
         def deliver(stages: Mapping[int, list[Stage]], asks: bool) -> Answers:
             if asks and kind == "train":  # it counts before anything is asked for
                 self._state.save(model)
-            outgoing = []
-            for node, stage in stages.items():
-                content = RecordDict({**(contents[node] if asks else {}), **write_stages(stage)})
-                outgoing.append(Message(content, node, kind_of, group_id=group))
-            return self._read(self._deliver(outgoing, timeout))
+            outgoing = {
+                node: RecordDict({**(contents[node] if asks else {}), **write_stages(due)})
+                for node, due in stages.items()
+            }
+            return self._read(self._deliver(outgoing, batch[0], timeout))
 
         cohort = tuple(sorted(contents))
         size = model_tensors(model)[0].size if kind == "train" else 0
@@ -204,11 +196,7 @@ class ProtectedGrid(Grid):
             shown = content_digest(RecordDict(contents[cohort[0]]))
             done = self._rounds.play(self._grid.run.run_id, kind, cohort, size, deliver, shown)
         except TrilemmaError as error:
-            reason = self._rounds.failure(error, len(cohort))
-            said = list(self._rounds.refused.values())
-            if len(said) == len(cohort) and all(map(_not_configured, said)):
-                raise NotConfigured(f"no node can take part: {said[0]}") from error
-            _LOG.error("the %s round failed, and the model stays as it was: %s", kind, reason)
+            reason = self._failure(kind, error, len(cohort))
             if kind == "train" and (watched or not self._rounds.released):
                 return [self._unchanged(batch, model)]
             return [Message(Error(_FAILED, reason), reply_to=batch[0])]
@@ -217,11 +205,35 @@ class ProtectedGrid(Grid):
             self._state.good = self._state.asked
         return [reply]
 
+    def _over(self, reason: str, batch: list[Message], model: ArrayRecord) -> list[Message]:
+        """What a strategy gets where nothing may be trained any more."""
+        if self._state.fresh and self._state.before:
+            raise BudgetSpent(f"{self._state.path} has no rounds left: {reason}")
+        _LOG.warning("nothing is trained any more: %s", reason)
+        return [] if self._rounds.released else [self._unchanged(batch, model)]
+
+    def _started_from(self, model: ArrayRecord) -> ArrayRecord:
+        """The model of a round of training, which is counted as asked for: at first a warm one."""
+        if self._served is not None and not self._started:
+            model = replaced(model, self._served.start(float_tensors(model)))
+        self._started = True
+        self._state.asked += 1
+        return model
+
+    def _failure(self, kind: Kind, error: TrilemmaError, cohort: int) -> str:
+        """Why a round failed; raises where every node lacks a setting of its own."""
+        refusals = list(self._rounds.refused.values())
+        if len(refusals) == cohort and all(map(_not_configured, refusals)):
+            raise NotConfigured(f"no node can take part: {refusals[0]}") from error
+        reason = self._rounds.failure(error, cohort)
+        _LOG.error("the %s round failed, and the model stays as it was: %s", kind, reason)
+        return reason
+
     def _unchanged(self, batch: list[Message], model: ArrayRecord) -> Message:
         """The model as it came; metrics that an app may look for are there, and are no numbers."""
         lost = dict.fromkeys(self.terms.metrics, math.nan)
-        told = self._rounds.told(None, len(batch))
-        metrics = MetricRecord({self.terms.weighted_by: 1, **lost, **told})
+        numbers = self._rounds.reply_counts(None, len(batch))
+        metrics = MetricRecord({self.terms.weighted_by: 1, **lost, **numbers})
         content = RecordDict({"arrays": model, "metrics": metrics})
         self._state.failed = Message(content, reply_to=batch[0])
         return self._state.failed
@@ -234,12 +246,16 @@ class ProtectedGrid(Grid):
                 self._counters.setdefault(key, value)
         return name, ArrayRecord({**record, **self._counters})
 
-    def _deliver(self, messages: list[Message], timeout: float | None) -> list[Message]:
+    def _deliver(
+        self, contents: Mapping[int, RecordDict], like: Message, timeout: float | None
+    ) -> list[Message]:
         """Flower's `send_and_receive`, which looks for replies each 0.1 s, or 3 s in a deployment.
 
         A round has several exchanges, some of them short, so this looks again after a part of
         the time that it has waited.
         """
+        kind, group = like.metadata.message_type, like.metadata.group_id
+        messages = [Message(own, node, kind, group_id=group) for node, own in contents.items()]
         waiting = {message for message in self._grid.push_messages(messages) if message}
         replies: list[Message] = []
         start = time.monotonic()
@@ -286,7 +302,7 @@ class ProtectedGrid(Grid):
                     self._rounds.events[-1:], self.terms.delta
                 )
         metrics |= {self.terms.weighted_by: weight}
-        metrics |= self._rounds.told(current, len(current.stage.cohort))
+        metrics |= self._rounds.reply_counts(current, len(current.stage.cohort))
         records["metrics"] = MetricRecord(dict(metrics))
         return Message(RecordDict(dict(records)), reply_to=original)
 
@@ -294,7 +310,7 @@ class ProtectedGrid(Grid):
         """The model after a round, by the mean [m] of its updates."""
         layout = model_tensors(model)[0]
         if self._served is None:
-            return shifted(model, mean * self.terms.learning_rate * units(layout, self.terms))
+            return shifted(model, mean * self.terms.learning_rate * self.terms.units(layout))
         number = len(self._rounds.events) - 1
         after = self._served.step(float_tensors(model), layout.unflatten(mean), number)
         memory = self._served.memory.items()

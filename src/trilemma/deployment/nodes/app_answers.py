@@ -18,9 +18,8 @@ import torch
 
 from trilemma.deployment.nodes.app_steps import Step, require_training, watched_steps
 from trilemma.deployment.nodes.metrics import encode_metrics
-from trilemma.deployment.nodes.model_state import units
 from trilemma.deployment.nodes.node import Node
-from trilemma.deployment.nodes.node_training import Made, only_made, watched
+from trilemma.deployment.nodes.node_training import LocalResult, only_made, watched
 from trilemma.deployment.nodes.stages import Stage
 from trilemma.deployment.nodes.terms import Terms
 from trilemma.errors import InvalidInput, TrilemmaError
@@ -89,7 +88,7 @@ def work_of(node: Node, stage: Stage, call: Call) -> Work:
     return Work(lanes, _weight(node, stage, metrics), call.shown)
 
 
-def _run(terms: Terms, call: Call) -> tuple[Reply, list[Made], list[Step]]:
+def _run(terms: Terms, call: Call) -> tuple[Reply, list[LocalResult], list[Step]]:
     watching: AbstractContextManager[list[Step]] = nullcontext([])
     if terms.deployment is not None:
         watching = watched_steps()
@@ -101,7 +100,7 @@ def _update(
     terms: Terms,
     call: Call,
     after: Mapping[str, torch.Tensor],
-    made: Sequence[Made],
+    made: Sequence[LocalResult],
     steps: Sequence[Step],
 ) -> torch.Tensor:
     """The update [m] in the terms' units, if the app made it as they ask."""
@@ -111,7 +110,7 @@ def _update(
         if terms.deployment is not None:
             require_training(steps, terms.deployment.local_training)
         change = call.start - call.layout.flatten(after).to(call.start.dtype)
-        update = change / terms.learning_rate / units(call.layout, terms)
+        update = change / terms.learning_rate / terms.units(call.layout)
     update = update.to(call.start.dtype)
     if not torch.isfinite(update).all():
         raise InvalidInput("the update holds NaN or infinity; lower the learning rate.")

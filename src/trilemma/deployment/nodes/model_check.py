@@ -26,7 +26,7 @@ import copy
 import io
 import logging
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -178,35 +178,23 @@ class _Layer:
 
 
 def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer], bool]:
+    """What layers do on the probes, and whether all of it is finite."""
     own = copy.deepcopy(model).eval()
-    kept: list[torch.Tensor] = []
-
-    def keep(_: nn.Module, __: object, made: torch.Tensor) -> None:
-        if made.requires_grad:
-            kept.append(made)
-
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
     modules = [module for module in own.modules() if isinstance(module, kinds)]
-    units = {id(m): m.weight.shape[0] for m in modules}
-    handles = [m.register_forward_hook(keep) for m in modules if units[id(m)] >= _FEWEST]
+    widths = {module.weight.shape[0] for module in modules}
     like = next(own.parameters())
     inputs = probes.inputs.to(like.device)
     inputs = inputs.to(like.dtype) if inputs.is_floating_point() else inputs
-    try:
-        with torch.enable_grad():
-            outputs = own(inputs)
-            if not bool(torch.isfinite(outputs).all()):
-                return [], False
-            value = loss(outputs, probes.labels.to(like.device))
-            gradients = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
-    finally:
-        for handle in handles:
-            handle.remove()
+    wide = [module for module in modules if module.weight.shape[0] >= _FEWEST]
+    pairs = _outputs_and_gradients(own, wide, loss, inputs, probes.labels.to(like.device))
+    if pairs is None:
+        return [], False
     layers = []
-    for made, gradient in zip(kept, gradients, strict=True):
+    for made, gradient in pairs:
         if gradient is None or len(made) != len(inputs):
             continue
-        convolved = made.ndim > 2 and made.shape[1] in units.values() and made.ndim == inputs.ndim
+        convolved = made.ndim > 2 and made.shape[1] in widths and made.ndim == inputs.ndim
         values, grads = made.detach(), gradient
         if convolved:
             values, grads = values.movedim(1, -1), grads.movedim(1, -1)
@@ -216,6 +204,34 @@ def _layers(model: nn.Module, loss: Loss, probes: Probes) -> tuple[list[_Layer],
             return [], False
         layers.append(_Layer(values.double(), grads.double().norm(dim=1)))
     return layers, True
+
+
+def _outputs_and_gradients(
+    model: nn.Module,
+    modules: Sequence[nn.Module],
+    loss: Loss,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+) -> list[tuple[torch.Tensor, torch.Tensor | None]] | None:
+    """What the modules return on the probes, with the loss's gradients; None: not finite."""
+    kept: list[torch.Tensor] = []
+
+    def keep(_: nn.Module, __: object, made: torch.Tensor) -> None:
+        if made.requires_grad:
+            kept.append(made)
+
+    handles = [module.register_forward_hook(keep) for module in modules]
+    try:
+        with torch.enable_grad():
+            outputs = model(inputs)
+            if not bool(torch.isfinite(outputs).all()):
+                return None
+            value = loss(outputs, labels)
+            gradients = torch.autograd.grad(value, kept, allow_unused=True) if kept else ()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return list(zip(kept, gradients, strict=True))
 
 
 def _of_layers(layers: list[_Layer]) -> dict[str, float]:

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, cast
 
 import torch
 
-from trilemma.deployment.nodes.diary import Diary
 from trilemma.deployment.nodes.identities import NodeIdentity
 from trilemma.deployment.nodes.ledger import Ledger
 from trilemma.deployment.nodes.round_events import Event
+from trilemma.deployment.nodes.round_record import RoundRecord
 from trilemma.deployment.nodes.stages import Stage
 from trilemma.deployment.nodes.terms import Kind, Terms
 from trilemma.deployment.policy import Policy
@@ -52,7 +52,7 @@ class Node:
     All that decides whom it trusts comes from the node's own configuration (`--node-config`), or
     from the environment variable in brackets, never from a message: `trilemma-key` [TRILEMMA_KEY],
     the file with the Paillier key; `trilemma-identity` [TRILEMMA_IDENTITY] and `trilemma-peers`
-    [TRILEMMA_PEERS], its Ed25519 key, beside which it keeps a diary of its rounds, and the pinned
+    [TRILEMMA_PEERS], its Ed25519 key, beside which it keeps a record of its rounds, and the pinned
     public keys of all nodes;
     `trilemma-ledger` [TRILEMMA_LEDGER], the file in which it counts what the data named
     `trilemma-data` [TRILEMMA_DATA] took part in; `trilemma-policy` [TRILEMMA_POLICY], the file of
@@ -149,10 +149,10 @@ class Node:
         """Keeps the sessions, and that the round was answered; forgets those before it."""
         memory = self._memory
         for lane in sessions:
-            memory.pop(self._key(stage, lane), None)  # for good, if the diary refuses
+            memory.pop(self._key(stage, lane), None)  # for good, if the record refuses
         shares = {lane: item.promised for lane, item in sessions.items() if item.promised}
-        if shares and self._diary is not None:
-            self._diary.promise(stage, shares)
+        if shares and self._record is not None:
+            self._record.promise(stage, shares)
         for lane, session in sessions.items():
             memory[self._key(stage, lane)] = session.export()
         if not answered:
@@ -163,9 +163,9 @@ class Node:
                 del memory[key]
 
     def spend(self, stage: Stage) -> None:
-        """Notes a round for the diary, and counts it in the ledger."""
-        if self._diary is not None:
-            self._diary.answer(stage)
+        """Notes that a round was answered, and counts it in the ledger."""
+        if self._record is not None:
+            self._record.answer(stage)
         self.count(stage.kind, len(stage.cohort))
 
     def count(self, kind: Kind, clients: int) -> None:
@@ -194,10 +194,10 @@ class Node:
 
         Where it cannot, their sessions are over.
         """
-        if self._diary is None:
+        if self._record is None:
             return
         try:
-            self._diary.write()
+            self._record.write()
         except TrilemmaError:
             for key in {self._key(stage, lane) for stage in stages for lane in stage.blobs}:
                 self._memory.pop(key, None)
@@ -217,8 +217,8 @@ class Node:
         if stage.kind == "train" and (book := self._book()) is not None:
             ledger, data = book  # before keys are made, so that others can do without this node
             ledger.check(data, self.terms.event(len(stage.cohort)), self._refusal)
-        if self._diary is not None:
-            self._diary.begin(stage)
+        if self._record is not None:
+            self._record.begin(stage)
         for key in self._keys(stage):
             if int(key.split()[1]) >= stage.number:
                 del self._memory[key]  # the server has given that session up
@@ -277,12 +277,12 @@ class Node:
         return NodeIdentity.load(key, peers)
 
     @cached_property
-    def _diary(self) -> Diary | None:
-        """The diary beside the identity's key, where the transport uses that."""
+    def _record(self) -> RoundRecord | None:
+        """The round record beside the identity's key, where the transport uses that."""
         path = self._path("identity")
         if path is None or self.terms.protection.transport.brings != "identity":
             return None
-        return Diary(path.with_name(f"{path.name}.rounds"))
+        return RoundRecord(path.with_name(f"{path.name}.rounds"))
 
     def _book(self) -> tuple[Ledger, str] | None:
         """The ledger and the name that this node's data have in it."""

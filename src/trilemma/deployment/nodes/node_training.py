@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from trilemma.learning.losses import Loss
     from trilemma.updates import Layout
 
-__all__ = ["Made", "local_update", "only_made", "watched"]
+__all__ = ["LocalResult", "local_update", "only_made", "watched"]
 
 Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class LocalResult:
     """An update, and the parameters by name that it was made at and that it led to."""
 
     update: Tensors
@@ -49,13 +49,13 @@ class Made:
 
 
 _LOG: Final = logging.getLogger("trilemma.nodes")
-_WATCHING: Final[ContextVar[list[Made] | None]] = ContextVar("watching", default=None)
+_WATCHING: Final[ContextVar[list[LocalResult] | None]] = ContextVar("watching", default=None)
 
 
 @contextmanager
-def watched() -> Iterator[list[Made]]:
+def watched() -> Iterator[list[LocalResult]]:
     """Collects the updates that `local_update` makes inside."""
-    made: list[Made] = []
+    made: list[LocalResult] = []
     token = _WATCHING.set(made)
     try:
         yield made
@@ -102,7 +102,7 @@ def local_update(
         for name, values in after.items():
             named[name].copy_(values)
     if (watching := _WATCHING.get()) is not None:
-        watching.append(Made(task.layout.unflatten(update), before, after))
+        watching.append(LocalResult(task.layout.unflatten(update), before, after))
     return update
 
 
@@ -154,7 +154,7 @@ def _update(
 
 
 def only_made(
-    made: Sequence[Made], layout: Layout, before: Tensors, after: Tensors
+    made: Sequence[LocalResult], layout: Layout, before: Tensors, after: Tensors
 ) -> torch.Tensor:
     """The one update [m] that was made, if it alone turned the arrays `before` into `after`.
 

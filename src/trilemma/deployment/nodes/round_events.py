@@ -22,8 +22,7 @@ import numpy as np
 
 from trilemma.accounting.sampled_training import Participation, Training
 from trilemma.beliefs.belief import bernoulli_leakage
-from trilemma.errors import InvalidInput
-from trilemma.quantities import positive, whole
+from trilemma.quantities import one_of, positive, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,8 +68,7 @@ class Event:
         ):
             object.__setattr__(self, name, value)
         Training(self.rounds, self.q, self.noise_multiplier or 1.0, self.participation)
-        if self.level not in ("record", "client"):
-            raise InvalidInput(f"level must be 'record' or 'client', got {self.level!r}.")
+        one_of("level", self.level, ("record", "client"))
 
 
 def epsilon_of(events: Iterable[Event], delta: float) -> float:

@@ -42,7 +42,7 @@ class ServedModel:
         public: Dataset | Records | None = None,
     ) -> None:
         server = deployment.server
-        assert server is not None, "whoever has no server's side has no served model"
+        assert server is not None, "without a server's side there is no served model"
         self._rounds, self._origins, self._task = deployment.rounds, server.centring, None
         records = None
         if server.needs_public:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -173,24 +173,10 @@ class ServerRounds:
         if current.encrypted is not None:
             self._sums.append(replace(current.encrypted, version=len(self._sums) + 1))
         self.released += kind == "train"
-        for lane, value in current.released.items():
-            if lane == "update" and not value.mean.any():
-                _LOG.warning(
-                    "round %d: the sum of all updates is zero; the nodes' logs say what their "
-                    "apps did not make",
-                    current.stage.number,
-                )
-            if value.saturated:
-                share, number = 100 * value.saturated, current.stage.number
-                _LOG.warning(
-                    "round %d: %.2g %% of the %s lay beyond the range, and count as its edge",
-                    number,
-                    share,
-                    lane,
-                )
+        _log_released(current)
         return current
 
-    def told(self, round: ServerRound | None, cohort: int) -> dict[str, int]:
+    def reply_counts(self, round: ServerRound | None, cohort: int) -> dict[str, int]:
         """How many were asked, are in the sum (none where the round failed) and refused."""
         summed = 0 if round is None else round.survivors
         return {"cohort": cohort, "survivors": summed, "refusals": len(self.refused)}
@@ -223,34 +209,16 @@ class ServerRounds:
 
         Returns the round that follows, or None where that one failed: it is started afresh then.
         """
-        outgoing: dict[int, list[Stage]] = {}
-        for node in current.nodes:
-            stages = [current.message(node)]
-            if following is not None and node in following.nodes:
-                stages.append(following.message(node))
-            if asks:
-                stages += self._sums[self._delivered.get(node, 0) :]
-            outgoing[node] = [stage for stage in stages if stage is not None]
+        outgoing = {node: self._due(node, current, following, asks) for node in current.nodes}
         known, answers = len(self._sums), deliver(outgoing, asks)
-        for node in outgoing:  # a framework may tell of a lost node by another's number
-            told = answers.get(node, "it fell silent")
-            if isinstance(told, str):
-                _LOG.warning("node %d dropped out: %s", node, told)
-                if node in answers:
-                    self.refused[node] = told
+        self._note_lost(outgoing, answers)
         answered = {
             node: answer for node, answer in answers.items() if not isinstance(answer, str)
         }
         if self.terms.blind and asks:
             # Who refused may have lost its model: it gets every sum again.
             self._delivered.update({node: known if node in answered else 0 for node in outgoing})
-        sessions = (current.stage.session, following and following.stage.session)
-        for node, stages_of in answered.items():
-            if strangers := [stage for stage in stages_of if stage.session not in sessions]:
-                raise ProtocolViolation(
-                    f"node {node} answers another session than it was asked for, of round "
-                    f"{strangers[0].number}; it is replayed or foreign."
-                )
+        _require_sessions((current, following), answered)
         current.receive(_of(current, answered))
         if following is None:
             return None
@@ -260,6 +228,58 @@ class ServerRounds:
             _LOG.info("the next round starts afresh: %s", error)
             return None
         return following
+
+    def _due(
+        self, node: int, current: ServerRound, following: ServerRound | None, asks: bool
+    ) -> list[Stage]:
+        """What a node gets: its stage of both rounds, and the sums that it has not applied."""
+        stages = [current.message(node)]
+        if following is not None and node in following.nodes:
+            stages.append(following.message(node))
+        if asks:
+            stages += self._sums[self._delivered.get(node, 0) :]
+        return [stage for stage in stages if stage is not None]
+
+    def _note_lost(self, asked: Iterable[int], answers: Answers) -> None:
+        """Keeps why nodes refused; a framework may tell of a lost node by another's number."""
+        for node in asked:
+            answer = answers.get(node, "it fell silent")
+            if isinstance(answer, str):
+                _LOG.warning("node %d dropped out: %s", node, answer)
+                if node in answers:
+                    self.refused[node] = answer
+
+
+def _require_sessions(
+    rounds: Iterable[ServerRound | None], answered: Mapping[int, list[Stage]]
+) -> None:
+    """Raises where a node answers a session of neither round."""
+    sessions = {round.stage.session for round in rounds if round is not None}
+    for node, stages in answered.items():
+        if foreign := [stage for stage in stages if stage.session not in sessions]:
+            raise ProtocolViolation(
+                f"node {node} answers another session than it was asked for, of round "
+                f"{foreign[0].number}; it is replayed or foreign."
+            )
+
+
+def _log_released(current: ServerRound) -> None:
+    """Says on the server what is odd about a round's sums."""
+    number = current.stage.number
+    for lane, value in current.released.items():
+        if lane == "update" and not value.mean.any():
+            _LOG.warning(
+                "round %d: the sum of all updates is zero; the nodes' logs say what their apps "
+                "did not make",
+                number,
+            )
+        if value.saturated:
+            _LOG.warning(
+                "round %d: %.2g %% of the %s lay beyond the range, and count as its edge",
+                number,
+                100 * value.saturated,
+                lane,
+            )
 
 
 def _of(round: ServerRound, answered: Mapping[int, list[Stage]]) -> dict[int, Stage]:

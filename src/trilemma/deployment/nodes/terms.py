@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
+import torch
+
 from trilemma.deployment.nodes.round_events import Event, epsilon_of, leakage_of
 from trilemma.errors import InvalidInput, RangeExceeded
 from trilemma.federation.deployment_terms import Deployment, Weighting
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
-from trilemma.quantities import between, positive, whole
+from trilemma.quantities import between, one_of, positive, whole
+from trilemma.updates import Layout
 
 __all__ = ["Kind", "Terms"]
 
@@ -76,8 +79,7 @@ class Terms:
         if not isinstance(self.state, tuple):
             raise InvalidInput(f"state must be a tuple of names of arrays, got {self.state!r}.")
         positive("learning_rate (of the local step)", self.learning_rate)
-        if self.weighting not in ("equal", "records"):
-            raise InvalidInput(f"weighting must be 'equal' or 'records', got {self.weighting!r}.")
+        one_of("weighting", self.weighting, ("equal", "records"))
         for name, least in (("min_cohort", 1), ("threshold", 1), ("candidates", 2)):
             value = getattr(self, name)
             if value is not None and whole(name, value) < least:
@@ -205,6 +207,24 @@ class Terms:
             lanes["metrics"] = (Protection((), transport), 2 * len(self.names(kind)))
         return lanes
 
+    def units(self, layout: Layout) -> torch.Tensor | float:
+        """What one unit of each coordinate [m] of a sent update stands for, or of all of them.
+
+        State such as BatchNorm's is divided by state_range / clip_range before anything protects
+        it, and multiplied when it comes back: one grid, clip and noise serve both. Under a
+        deployment it was measured as any other coordinates, and is sent so.
+
+        >>> layout = Layout(("weight", "norm.running_var"), ((2,), (1,)))
+        >>> Terms.of("secret-sharing:clip_range=4.0", state_range=100.0).units(layout)
+        tensor([ 1.,  1., 25.])
+        """
+        fixed = self.protection.transport.fixed
+        held = [name.rpartition(".")[2] in self.state for name in layout.names]
+        if fixed is None or self.deployment is not None or not any(held):
+            return 1.0
+        one = [self.state_range / fixed.clip if item else 1.0 for item in held]
+        return torch.repeat_interleave(torch.tensor(one), torch.tensor(layout.sizes))
+
     def threshold_of(self, clients: int) -> int:
         """The fewest of so many clients whose sum is released."""
         if self.threshold is not None:
@@ -317,7 +337,7 @@ def _settings_of(deployment: Deployment) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _cheapest(options: tuple[Event, ...], rounds: int, delta: float) -> Event:
-    return min(options, key=lambda each: epsilon_of([replace(each, rounds=rounds)], delta))
+    return min(options, key=lambda event: epsilon_of([replace(event, rounds=rounds)], delta))
 
 
 def _record_events(deployment: Deployment, deviation: float, clip: float | None) -> list[Event]:

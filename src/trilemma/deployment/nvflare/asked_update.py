@@ -11,7 +11,7 @@ from typing import Final
 import torch
 
 from trilemma.deployment.nodes.app_steps import Step, require_training, watched_steps
-from trilemma.deployment.nodes.node_training import Made, only_made
+from trilemma.deployment.nodes.node_training import LocalResult, only_made
 from trilemma.deployment.nodes.terms import Terms
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
@@ -35,7 +35,7 @@ class AskedUpdate:
 
     terms: Terms
     model: Mapping[str, torch.Tensor]
-    made: list[Made] = field(default_factory=list)
+    made: list[LocalResult] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     _watching: ExitStack = field(default_factory=ExitStack)
 

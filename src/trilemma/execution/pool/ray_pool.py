@@ -29,7 +29,7 @@ from trilemma.execution.pool.worker import Failure, Worker, payloads_of, pickled
 from trilemma.execution.run_log import versions
 from trilemma.quantities import counted
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "join_cluster", "worker_needs"]
 
 _PATIENCE_S: Final = 5.0  # for a server to be there; Ray itself waits for minutes
 _STILLBORN: Final = 3
@@ -72,9 +72,9 @@ class Cluster(Generic[Kind]):
             # Ray tells of dead workers on stdout, where a command's result goes.
             undo.enter_context(redirect_stdout(sys.stderr))
             if not ray.is_initialized():
-                _connect(ray, self._address)
+                join_cluster(ray, self._address)
                 undo.callback(ray.shutdown)
-            needs = _needs(ray.cluster_resources(), self._workers, self._device)
+            needs = worker_needs(ray.cluster_resources(), self._workers, self._device)
             self._kind = ray.remote(**needs, max_restarts=0, max_task_retries=0)(Worker)
             self._needed = ray.put(needed)
             self._undo = undo.pop_all()
@@ -170,7 +170,8 @@ def _imported() -> Any:
         ) from None
 
 
-def _connect(ray: Any, address: str) -> None:
+def join_cluster(ray: Any, address: str) -> None:
+    """Joins the cluster at an address, or says in one sentence why not."""
     try:
         _reach(address)
         with warnings.catch_warnings():
@@ -193,7 +194,7 @@ def _reach(address: str) -> None:
     socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_S).close()
 
 
-def _needs(cluster: Mapping[str, float], workers: int, device: str) -> dict[str, float]:
+def worker_needs(cluster: Mapping[str, float], workers: int, device: str) -> dict[str, float]:
     """What one of so many workers takes of the cluster."""
     if not device.startswith("cuda"):
         if cluster.get("CPU", 0) < 1:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS, Attack, Reconstructions, View, links
-from trilemma.beliefs.candidate_set import guess, token_scores
+from trilemma.beliefs.candidate_set import guess, relative_distances, token_scores
 from trilemma.entropy import Seeded
-from trilemma.game.playing.candidate_distances import tables_of
 from trilemma.game.playing.view_kinds import find
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ class _Findings:
         arena: Arena,
         candidate_sets: Sequence[NDArray[np.int64]],
     ) -> _Findings:
-        """Of views with these candidates; distances are found where the reconstructions lie."""
+        """Of views with these candidates."""
         here, tables = made.cpu(), list[torch.Tensor]()
         broken = here.failed
         if here.log_probability is not None:
@@ -202,8 +201,12 @@ class _Findings:
         elif here.tokens is None:
             known = KNOWLEDGE_LEVELS.index(attack.knows) >= KNOWLEDGE_LEVELS.index("public")
             public = arena.scenario.public_records.inputs if known else None
-            guesses = made.inputs if made.guesses is None else made.guesses
-            tables = tables_of(arena, guesses, candidate_sets, public)
+            guesses = here.inputs if here.guesses is None else here.guesses
+            measure, pool = arena.scenario.measure, arena.pool.inputs
+            tables = [
+                relative_distances(item, pool[torch.from_numpy(places)], public, measure)
+                for item, places in zip(guesses, candidate_sets, strict=True)
+            ]
         return cls(here, broken.tolist(), tables)
 
     def scores(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trilemma.attacks.matching import Units, explained_update
+from trilemma.attacks.matching import ViewTensors, explained_update
 from trilemma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _parametrised(
     view: View, inputs: torch.Tensor, targets: torch.Tensor
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
     """The known update as a function of z = (inputs, label directions), and the true z."""
-    units = Units.of([view], "double")
+    units = ViewTensors.of([view], "double")
     task = view.task
     x = inputs.to(units.weights)
     if task.classes is None:

@@ -16,7 +16,6 @@ from trilemma.learning.constants import constants
 from trilemma.learning.recording.capturing import Captured, capturable
 from trilemma.learning.recording.operation_list import Listing, Step, memory
 from trilemma.learning.recording.patches import by_patches
-from trilemma.learning.recording.short_rows import by_columns
 from trilemma.learning.recording.shortening import shorten
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
     ) -> Any:
         kwargs = kwargs or {}
         func = _SAFER.get(func, func)
-        if quicker := by_columns(func, args) or by_patches(func, args):
+        if quicker := by_patches(func, args):
             with self:
                 return quicker(*args)
         inputs = map_aggregate((args, kwargs), self.step)
@@ -118,20 +117,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
         depends = torch.Tag.nondeterministic_seeded in func.tags or self._depends(args, kwargs)
         made = func(*args, **kwargs)
         if func._schema.is_mutable:
-            names = [argument.name for argument in func._schema.arguments]
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
-            written = [
-                given.get(argument.name)
-                for argument in func._schema.arguments
-                if argument.is_write
-            ]
-            places = set(map(_place, tree_iter(written)))
+            places = _written_places(func, args, kwargs)
             self._changed |= places
             self._open_places |= places if depends else set()
         elif args and _same_view(made, args[0]):
             self._is(made, inputs[0][0])
             return made
-        step = self.listing.operation(func, *inputs)
+        self._note(made, self.listing.operation(func, *inputs), depends)
+        return made
+
+    def _note(self, made: Any, step: Step, depends: bool) -> None:
+        """Writes down which step made a tensor, or each of several tensors."""
         if depends:
             self._open.add(step)
         if isinstance(made, torch.Tensor):
@@ -142,7 +138,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
                     part = self.listing.operation(getitem, (step, place), {})
                     self._open.update({part} if depends else ())
                     self._is(item, part)
-        return made
 
     def _depends(self, *values: Any) -> bool:
         """Whether any tensor would be another for other arguments."""
@@ -178,6 +173,14 @@ def _read(func: Any, args: Any) -> Any:
             argument for argument in args[1] if argument is not None and argument.dtype in _MASKS
         ]
     return () if _READING.isdisjoint(func.tags) else args
+
+
+def _written_places(func: Any, args: Any, kwargs: Any) -> set[int | None]:
+    """The places that an operation writes into."""
+    arguments = func._schema.arguments
+    given = {**{item.name: value for item, value in zip(arguments, args, strict=False)}, **kwargs}
+    written = [given.get(argument.name) for argument in arguments if argument.is_write]
+    return set(map(_place, tree_iter(written)))
 
 
 def _place(tensor: torch.Tensor | None) -> int | None:

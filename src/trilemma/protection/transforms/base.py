@@ -94,7 +94,7 @@ class Transform(ABC):
         """What leaves the client; the given update is not changed."""
 
     @abstractmethod
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         """What everyone knows after this transform, given what was known before it."""
 
     @property

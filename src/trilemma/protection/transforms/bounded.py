@@ -13,7 +13,6 @@ from trilemma.entropy import Seeded, System
 from trilemma.errors import InvalidInput
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
@@ -76,11 +75,8 @@ class BoundedMask(Tunable):
             masked = masked.masked_fill(~update.known, 0.0)
         return SparseUpdate(masked, update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return making.with_noise("uniform", self.bound)
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return mechanism.with_noise("uniform", self.bound)
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"masks bounded by {number(self.bound)}"

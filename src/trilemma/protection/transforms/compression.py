@@ -70,22 +70,22 @@ class _Thinning(Transform):
             scale = gain if isinstance(gain, float) else gain.numpy()
             plain = values.detach().numpy()
             sent = np.zeros_like(plain)
-            with np.errstate(over="ignore", invalid="ignore"):  # whoever sends it refuses it
+            with np.errstate(over="ignore", invalid="ignore"):  # the client refuses to send it
                 factor = np.asarray(scale, plain.dtype)
                 np.multiply(plain, factor, out=sent, where=known.numpy())
             return SparseUpdate(torch.from_numpy(sent), known)
         return SparseUpdate(torch.where(known, values * gain, 0.0), known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         import torch  # heavy: `trilemma solve` must start without it
 
         known = torch.from_numpy(_known(round.mask_seed, self._layers(size)).copy())
-        if making.known is not None:
-            known = known & making.known
-        gain = making.gain
+        if mechanism.known is not None:
+            known = known & mechanism.known
+        gain = mechanism.gain
         if self.unbiased:
             gain = gain * self._gain(torch.empty(size, dtype=torch.float64))
-        return replace(making, known=known, gain=gain)
+        return replace(mechanism, known=known, gain=gain)
 
     def _text(self, rate: str) -> str:
         return f"{self.name}:{rate}{'' if self.unbiased else ',unbiased=false'}"

@@ -42,11 +42,11 @@ class Omission(Transform):
             known &= update.known
         return SparseUpdate(update.values.masked_fill(~known, 0.0), known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         known = self._kept(size)
-        if making.known is not None:
-            known &= making.known
-        return replace(making, known=known)
+        if mechanism.known is not None:
+            known &= mechanism.known
+        return replace(mechanism, known=known)
 
     def describe(self) -> str:
         spans = "/".join(f"{start}-{stop}" for start, stop in self.dropped)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import counted, finite
 
@@ -64,11 +63,8 @@ class Percentile(Transform):
         known = values != 0
         return SparseUpdate(values, known if update.known is None else known & update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return replace(making, limit=self.gamma * self.steps) if self.works else making
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return replace(mechanism, limit=self.gamma * self.steps) if self.works else mechanism
 
     def words(self, number: Callable[[float], str]) -> str:
         kept = number(max(0.0, 100 - self.percentile))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import positive, whole
 
@@ -50,12 +49,11 @@ class Quantisation(Transform):
             sent = sent.masked_fill(~update.known, 0.0)
         return replace(update, values=sent)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        told = replace(making, limit=min(self.reach, making.limit or self.reach))
-        return told if told.noise is not None else told.with_noise("uniform", self.step / 2)
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        limited = replace(mechanism, limit=min(self.reach, mechanism.limit or self.reach))
+        if limited.noise is not None:
+            return limited
+        return limited.with_noise("uniform", self.step / 2)
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"coordinates of {self.bits} bits between ±{number(self.reach)}"

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from trilemma.entropy import Seeded, System
-from trilemma.errors import InvalidInput
 from trilemma.protection.parameter import Parameter
 from trilemma.protection.round_info import RoundInfo
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive
@@ -35,12 +33,9 @@ _GRID_BITS: Final = 24  # noise and values meet on a grid of s · 2⁻²⁴ or f
 class Randomization(Tunable):
     """clip(u) + N(0, variance · I), with clip(u) = u · min{1, C/‖u‖} over the whole update.
 
-    `variance` is what each client adds to what it sends; `for_sum` finds it for a sum. Without a
-    clip there is no differential privacy. Seeded entropy repeats its noise, for measurement;
-    `System` entropy draws it from the CSPRNG on a grid, as a real federation must.
-
-    >>> Randomization.for_sum(0.9, threshold=10).variance
-    0.1
+    `variance` is what each client adds to what it sends. Without a clip there is no differential
+    privacy. Seeded entropy repeats its noise, for measurement; `System` entropy draws it from the
+    CSPRNG on a grid, as a real federation must.
     """
 
     variance: float
@@ -65,22 +60,6 @@ class Randomization(Tunable):
     def reach(self, largest: float) -> float:
         return largest + _TAIL * self.scale
 
-    @classmethod
-    def for_sum(
-        cls, variance: float, *, threshold: int, colluders: int = 1, clip: float | None = None
-    ) -> Randomization:
-        """s²/(t - c) each, so that what any c clients subtract leaves variance s² in the sum.
-
-        A sum holds the noise of at least t clients; c = 1 is one curious client that takes its
-        own noise out.
-        """
-        if not 0 <= colluders < threshold:
-            raise InvalidInput(
-                f"colluders must lie in 0 .. threshold - 1 = {threshold - 1}, got {colluders}: "
-                "someone honest has to add noise."
-            )
-        return cls(variance / (threshold - colluders), clip)
-
     @property
     def scale(self) -> float:
         return math.sqrt(self.variance)
@@ -97,12 +76,9 @@ class Randomization(Tunable):
                 noisy = noisy.masked_fill(~update.known, 0.0)
         return SparseUpdate(noisy, update.known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        noisy = making.with_noise("gaussian", self.scale)
-        return replace(noisy, clip=self.clip or making.clip)
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        noisy = mechanism.with_noise("gaussian", self.scale)
+        return replace(noisy, clip=self.clip or mechanism.clip)
 
     def words(self, number: Callable[[float], str]) -> str:
         clipped = "" if self.clip is None else f" on updates clipped to norm {number(self.clip)}"

@@ -11,7 +11,6 @@ import numpy as np
 
 from trilemma.entropy import System
 from trilemma.errors import InvalidInput
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import counted, finite, positive
 
@@ -127,16 +126,13 @@ class SparseVector(Transform):
         made = torch.from_numpy(sent).to(update.values)
         return SparseUpdate(made.masked_fill(~known, 0.0), known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        noisy = making.with_noise("laplace", self.released(size) * self.steps)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        noisy = mechanism.with_noise("laplace", self.released(size) * self.steps)
         return replace(noisy, limit=self.gamma * self.steps)
 
     @property
     def scale(self) -> float:
         return math.sqrt(2) * 2 * self.gamma * self.steps / self.noise_var
-
-    def describe(self) -> str:
-        return described(self, self.name)
 
     def words(self, number: Callable[[float], str]) -> str:
         return (

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from trilemma.errors import InvalidInput
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.quantities import positive
 
@@ -56,11 +55,8 @@ class TopK(Transform):
             known &= update.known
         return SparseUpdate(values.masked_fill(~known, 0.0), known)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return making  # each message says which coordinates it holds
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return mechanism  # each message says which coordinates it holds
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"compression to the largest {number(100 * self.keep)} % of the coordinates"

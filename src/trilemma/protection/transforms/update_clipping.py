@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from trilemma.errors import InvalidInput
-from trilemma.protection.spec_texts import described
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.quantities import finite, positive
@@ -40,11 +39,8 @@ class Clipping(Transform):
     ) -> SparseUpdate:
         return _clipped(update, self.norm)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return replace(making, clip=min(self.norm, making.clip or self.norm))
-
-    def describe(self) -> str:
-        return described(self, self.name)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return replace(mechanism, clip=min(self.norm, mechanism.clip or self.norm))
 
     def words(self, number: Callable[[float], str]) -> str:
         return f"updates clipped to norm {number(self.norm)}"
@@ -85,10 +81,10 @@ class ClippingSchedule(Transform):
             return clipped
         return self._added(round).apply(clipped, client=client, round=round, entropy=entropy)
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
         norm = self.norm(round.number)
-        told = replace(making, clip=min(norm, making.clip or norm))
-        return self._added(round).explain(told, round, size) if self.noise else told
+        clipped = replace(mechanism, clip=min(norm, mechanism.clip or norm))
+        return self._added(round).explain(clipped, round, size) if self.noise else clipped
 
     @property
     def scale(self) -> float:

@@ -25,6 +25,7 @@ from trilemma.protection.transports.base import (
     require_payload,
 )
 from trilemma.protection.transports.fixed_point import FixedPointTransport, check_range
+from trilemma.quantities import one_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,8 +66,7 @@ class Paillier(FixedPointTransport):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mode not in ("open", "blind"):
-            raise InvalidInput(f"mode must be 'open' or 'blind', got {self.mode!r}.")
+        one_of("mode", self.mode, ("open", "blind"))
         check_bits(self.bits, insecure=self.insecure)
         object.__setattr__(self, "bits", int(self.bits))
 
@@ -131,7 +131,7 @@ class Paillier(FixedPointTransport):
         )
 
     def honest(self, clients: int, threshold: int, helpers: int) -> int:
-        """All of the threshold, or one: whoever helps the server has the key to every message."""
+        """All of the threshold, or one: a client that helps the server opens every message."""
         return 1 if helpers else threshold
 
     def words(self, number: Callable[[float], str]) -> str:

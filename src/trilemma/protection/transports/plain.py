@@ -59,9 +59,6 @@ class Plain(Transport):
     def read(self, message: bytes, client: int, round: RoundInfo, label: bytes = b"") -> Payload:
         return read_update(open_message("PLN", round.digest(label), client, message))
 
-    def describe(self) -> str:
-        return self.name
-
     def words(self, number: Callable[[float], str]) -> str:
         return ""
 

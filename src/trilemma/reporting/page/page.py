@@ -47,8 +47,9 @@ _SCRIPTS: Final = (
     "charts", "rule", "curves", "explorer", "front", "rounds", "trade_off",
 )  # fmt: skip
 _FILTERS: Final = (
-    numbers.at_most, numbers.bits, numbers.count, numbers.hundred, numbers.interval,
-    numbers.listed, numbers.metric, numbers.number, numbers.percent, numbers.slower, numbers.times,
+    numbers.at_most, numbers.bits, numbers.bound, numbers.count, numbers.hundred,
+    numbers.interval, numbers.listed, numbers.metric, numbers.number, numbers.percent,
+    numbers.slower, numbers.times,
     family, front_attacker, phrase, short_spec, strength,
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
-from trilemma.reporting.words.numbers import interval, number
+from trilemma.reporting.words.numbers import bound, interval, number
 from trilemma.reporting.words.protection_text import family
 from trilemma.tuning.pareto.front_geometry import non_dominated
 
@@ -133,5 +133,5 @@ def _certificate(proof: Certificate, axis: Axis) -> Mark:
         "certificate",
         axis.x(proof.variance),
         f"Certificate: noise variance {number(proof.variance)} with clipping to norm "
-        f"{number(proof.record_clip)}, leakage at most {number(proof.leakage)} to anyone.",
+        f"{number(proof.record_clip)}, leakage at most {bound(proof.leakage)} to anyone.",
     )

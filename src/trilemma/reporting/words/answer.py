@@ -126,7 +126,7 @@ def _headline(verdict: Verdict, kind: Kind) -> tuple[str, str]:
 def _warnings(verdict: Verdict, chosen: Candidate | None) -> Iterator[str]:
     """Why nobody should rely on the answer as it stands, the gravest reason first."""
     points = () if verdict.trade_off is None else verdict.trade_off.points
-    if any(point.crossed for point in (*points, *verdict.rounds)):
+    if any(point.crossed for point in points) or any(item.crossed for item in verdict.rounds):
         yield "results contradict one another, so do not rely on it"
     if chosen is None:
         return
@@ -177,8 +177,8 @@ def _facts(verdict: Verdict, chosen: Candidate | None) -> Iterator[tuple[str, st
 
 
 def _limit(verdict: Verdict) -> str:
-    request, proof = verdict.request, verdict.choice and verdict.choice.certificate
-    size = verdict.claim.candidates
+    request, size = verdict.request, verdict.claim.candidates
+    proof = None if verdict.choice is None else verdict.choice.certificate
     if proof is not None:
         size = proof.candidates or _SIZE
     every = proof is not None and proof.candidates is None

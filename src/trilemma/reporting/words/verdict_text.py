@@ -16,6 +16,7 @@ from trilemma.reporting.words.answer import (
     verdict_metric,
 )
 from trilemma.reporting.words.numbers import (
+    bound,
     count,
     hundred,
     interval,
@@ -66,8 +67,8 @@ def _details(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.protection is not None:
         spec = short_spec(verdict.protection.describe())
         yield "spec", spec.replace(",", ", ").replace("+", " + ")
-    if verdict.leakage is not None:
-        yield "leakage", f"{interval(verdict.leakage)}; limit {number(verdict.request.budget)}"
+    if verdict.choice is not None:
+        yield "leakage", f"{_leaks(verdict.choice)}; limit {number(verdict.request.budget)}"
     yield from cost_facts(verdict)
     for item in verdict.beside:
         leak = "" if item.leakage is None else f"; leakage {interval(item.leakage)}"
@@ -124,7 +125,7 @@ def _show_candidates(out: Printer, verdict: Verdict) -> None:
 
 def _leaks(each: Candidate) -> str:
     if each.certificate is not None:
-        return f"at most {number(each.certificate.leakage)}"
+        return f"at most {bound(each.certificate.leakage)}"
     if each.leakage is not None:
         return f"{each.leakage.value:.2f} [{each.leakage.low:.2f}, {each.leakage.high:.2f}]"
     if each.basis == "cryptographic":

@@ -120,8 +120,8 @@ class _Watched(Transform):
         self.norms.append(self.rule.following(self.norms[-1], noisy))
         self._counted[0] = 0
 
-    def explain(self, making: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
-        return replace(making, clip=self.norms[-1] if self.norms else self.rule.first)
+    def explain(self, mechanism: MechanismInfo, round: RoundInfo, size: int) -> MechanismInfo:
+        return replace(mechanism, clip=self.norms[-1] if self.norms else self.rule.first)
 
     def describe(self) -> str:
         return self.name

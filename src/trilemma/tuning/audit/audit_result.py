@@ -19,8 +19,7 @@ __all__ = ["Accuracy", "Attempt", "Audit", "Best", "Known", "Nearest"]
 class Attempt:
     """How often one attack guessed the right candidate over whole trainings.
 
-    The interval of `success` holds for all attacks of the audit together. `works` says that the
-    attack guesses right more often than blindly where nothing is protected.
+    The interval of `success` holds for all attacks of the audit together.
     """
 
     attack: str

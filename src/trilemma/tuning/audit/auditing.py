@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from trilemma.accounting.guarantee import usual_threshold
 from trilemma.accounting.noise_calibration import epsilon
 from trilemma.attacks import get
 from trilemma.attacks.base import KNOWLEDGE_LEVELS, links
@@ -37,7 +38,7 @@ from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.time_left import Kind, Range, Remaining, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trilemma.attacks import KnowledgeLevel
     from trilemma.execution.journal import Run
@@ -65,6 +66,13 @@ class _Audited:
     p_max: float
     units: int
 
+    @classmethod
+    def of(cls, scenario: Scenario, setting: Setting, request: Request, units: int) -> _Audited:
+        """What is asked of a setting in a federation."""
+        claim = Arena.of(scenario, rounds=request.rounds or scenario.rounds).claim
+        request, p_max = request.resolved(claim.kappa)
+        return cls(scenario, setting, setting.run(scenario), request, claim, p_max, units)
+
     @cached_property
     def attacks(self) -> dict[KnowledgeLevel, tuple[str, ...]]:
         """By knowledge the attacks that need it and that apply."""
@@ -90,6 +98,22 @@ class _Audited:
         if self.request.knows == "anyone":
             return KNOWLEDGE_LEVELS
         return KNOWLEDGE_LEVELS[: KNOWLEDGE_LEVELS.index(self.request.knows) + 1]
+
+    @property
+    def work(self) -> dict[str, Work]:
+        """The games that are certain to be played."""
+        carrier = self.setup.sent.transport.name
+        games = Range(self.units, self.units)
+        return {
+            knows: {Kind("games", own, self.claim.rounds, carrier): games}
+            for knows, own in self.attacks.items()
+            if own
+        }
+
+    def shown(self, knows: KnowledgeLevel) -> Procedure[tuple[Attempt, ...]]:
+        """The attacks of who knows so much on the setting itself; intervals hold for all."""
+        shared = sum(map(len, self.attacks.values()))
+        return self.attempts(self.setup, self.attacks[knows], units=self.units, shared=shared)
 
     def attempts(
         self, setup: Setup, names: Sequence[str], *, units: int, shared: int, stream: str = "audit"
@@ -152,20 +176,16 @@ class _Audited:
         factor = noise_needed(self.setup, self.scenario, rounds=rounds, budget=budget)
         stronger = None if factor is None else self.setting.noisier(factor)
         if stronger is not None:
-            setup = stronger.run(self.scenario)
-            proof = self.proved(setup)
+            proof = self.proved(stronger.run(self.scenario))
             if proof is not None:
-                accuracy = yield from self.accuracy(setup)
-                return self._nearest(stronger, "proved", proof.success, accuracy)
+                return (yield from self._nearest(stronger, "proved", proof.success))
         return (yield from self._searched())
 
     def _keeps(self) -> Procedure[bool]:
         """Whether every granted attack on the setting itself stays below the largest rate."""
-        shared, tried = sum(map(len, self.attacks.values())), list[Attempt]()
+        tried = list[Attempt]()
         for knows in self.granted:
-            tried += yield from self.attempts(
-                self.setup, self.attacks[knows], units=self.units, shared=shared
-            )
+            tried += yield from self.shown(knows)
         return self.measured(tried)
 
     def measured(self, tried: Sequence[Attempt]) -> bool:
@@ -178,11 +198,9 @@ class _Audited:
         """The first of some stronger settings under which every granted attack fails."""
         several = list(self.setting.stronger())
         for stronger in several:
-            setup = stronger.run(self.scenario)
-            worst = yield from self._worst(setup, len(several))
+            worst = yield from self._worst(stronger.run(self.scenario), len(several))
             if worst <= self.p_max:
-                accuracy = yield from self.accuracy(setup)
-                return self._nearest(stronger, "measured", worst, accuracy)
+                return (yield from self._nearest(stronger, "measured", worst))
         if not several:
             return "No parameter of this kind keeps the budget."
         return f"None of this kind was shown to keep the budget, up to {several[-1].describe()}."
@@ -207,12 +225,9 @@ class _Audited:
         return worst
 
     def _nearest(
-        self,
-        setting: Setting,
-        basis: Literal["proved", "measured"],
-        success: float,
-        accuracy: Accuracy,
-    ) -> Nearest:
+        self, setting: Setting, basis: Literal["proved", "measured"], success: float
+    ) -> Procedure[Nearest]:
+        accuracy = yield from self.accuracy(setting.run(self.scenario))
         return Nearest(setting.describe(), setting.paste(), basis, success, accuracy)
 
     def best(self, command: str) -> Procedure[Best | str]:
@@ -240,6 +255,51 @@ class _Audited:
             command=command,
         )
 
+    def result(self, found: Mapping[str, Any]) -> Audit:
+        """The audit, of what its procedures found."""
+        known = tuple(
+            Known(knows, knows in self.granted, found[knows]) for knows in KNOWLEDGE_LEVELS
+        )
+        tried = [attempt for own in known if own.granted for attempt in own.attempts]
+        proved, measured = self.proved(self.setup) is not None, self.measured(tried)
+        nearest, no_nearest = _or_why(found["nearest"])
+        best, no_best = _or_why(found["best"])
+        paste = "" if best is None else best.command
+        if proved or measured:
+            paste = self.setting.paste()
+        elif nearest is not None:
+            paste = nearest.paste
+        return Audit(
+            setting=self.setting.describe(),
+            source=self.setting.source,
+            sent=self.setup.sent.describe(),
+            trained=self.setup.trained.describe(),
+            scenario=self.scenario.name,
+            claim=self.claim,
+            knows=self.request.knows,
+            budget=self.request.budget,
+            largest_success_rate=self.p_max,
+            confidence=self.request.confidence,
+            keeps=proved or measured,
+            basis="proved" if proved else "measured" if measured else "none",
+            known=known,
+            guaranteed=self.proofs(self.setup),
+            accuracy=found["accuracy"],
+            nearest=nearest,
+            no_nearest=no_nearest,
+            best=best,
+            no_best=no_best,
+            paste=paste,
+            remarks=(*self.setting.remarks(self.scenario), *self.setup.sent.caveats),
+            seed=self.request.seed,
+            versions=versions(),
+        )
+
+
+def _or_why(found: Any) -> tuple[Any, str]:
+    """What was found, or why not."""
+    return (None, found) if isinstance(found, str) else (found, "")
+
 
 def audit_setting(
     source: Source,
@@ -258,82 +318,25 @@ def audit_setting(
     `command` is what tunes the best protection of any kind.
     """
     scenario = source if isinstance(source, Scenario) else source()
-    rounds = request.rounds or scenario.rounds
-    claim = Arena.of(scenario, rounds=rounds).claim
-    request, p_max = request.resolved(claim.kappa)
     with one_thread():  # sums must not change their order with the number of cores
-        setup = setting.run(scenario)
-        audited = _Audited(scenario, setting, setup, request, claim, p_max, units)
-        attacks = audited.attacks
+        audited = _Audited.of(scenario, setting, request, units)
+    sent, claim, request = audited.setup.sent, audited.claim, audited.request
     if run is not None:
         require_scenario(run, scenario)
-        require_own(run, parts_of(setup.sent))
-    names = [name for own in attacks.values() for name in own]
+        require_own(run, parts_of(sent))
     job_runner = JobRunner(
         *(source, claim, request.restarts, request.steps, request.seed),
         together=views_together(scenario),
-        threshold=setup.threshold or min(scenario.per_round, 2 * scenario.per_round // 3 + 1),
+        threshold=audited.setup.threshold or usual_threshold(scenario.per_round),
     )
     if ticker is not None:
-        carrier = setup.sent.transport.name
-        work: dict[str, Work] = {
-            knows: {Kind("games", own, rounds, carrier): Range(units, units)}
-            for knows, own in attacks.items()
-            if own
-        }
-        ticker.expect(Remaining(work, workers))
-    procedures: dict[str, Procedure[object]] = {
-        **{
-            knows: audited.attempts(setup, own, units=units, shared=len(names))
-            for knows, own in attacks.items()
-        },
-        "accuracy": audited.accuracy(setup),
+        ticker.expect(Remaining(audited.work, workers))
+    procedures: dict[str, Procedure[Any]] = {
+        **{knows: audited.shown(knows) for knows in KNOWLEDGE_LEVELS},
+        "accuracy": audited.accuracy(audited.setup),
         "nearest": audited.nearest(),
         "best": audited.best(command),
     }
     with executor(job_runner, workers=workers, ray=ray, device=scenario.device) as pool:
         found = Scheduler(pool, decode, run=run, watcher=ticker).run_all(procedures)
-    known = tuple(
-        Known(knows, knows in audited.granted, found[knows]) for knows in KNOWLEDGE_LEVELS
-    )
-    proved = audited.proved(setup) is not None
-    tried = [attempt for own in known if own.granted for attempt in own.attempts]
-    measured = audited.measured(tried)
-    nearest, best = found["nearest"], found["best"]
-    near = nearest if isinstance(nearest, Nearest) else None
-    first = best if isinstance(best, Best) else None
-    keeps = proved or measured
-    return Audit(
-        setting=setting.describe(),
-        source=setting.source,
-        sent=setup.sent.describe(),
-        trained=setup.trained.describe(),
-        scenario=scenario.name,
-        claim=claim,
-        knows=request.knows,
-        budget=request.budget,
-        largest_success_rate=p_max,
-        confidence=request.confidence,
-        keeps=keeps,
-        basis="proved" if proved else "measured" if measured else "none",
-        known=known,
-        guaranteed=audited.proofs(setup),
-        accuracy=found["accuracy"],
-        nearest=near,
-        no_nearest="" if near else str(nearest),
-        best=first,
-        no_best="" if first else str(best),
-        paste=_pasted(setting, near, first, keeps=keeps),
-        remarks=(*setting.remarks(scenario), *setup.sent.caveats),
-        seed=request.seed,
-        versions=versions(),
-    )
-
-
-def _pasted(setting: Setting, nearest: Nearest | None, best: Best | None, *, keeps: bool) -> str:
-    """One line: the setting itself if it keeps the budget, the nearest that does, or a command."""
-    if keeps:
-        return setting.paste()
-    if nearest is not None:
-        return nearest.paste
-    return "" if best is None else best.command
+    return audited.result(found)

@@ -10,31 +10,24 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from trilemma.errors import InvalidInput
-from trilemma.tuning.audit.framework_parts import part_of
+from trilemma.tuning.audit.framework_parts import FRAMEWORKS, part_of
 from trilemma.tuning.audit.setting_files import Read, read_text
 from trilemma.tuning.audit.setting_parts import Part
 
 __all__ = ["read_flower"]
 
-_FIXED: Final = ("strategy", "noise_multiplier", "clipping_norm", "num_sampled_clients")
-_ADAPTIVE: Final = (
-    "strategy", "noise_multiplier", "num_sampled_clients", "initial_clipping_norm",
-    "target_clipped_quantile", "clip_norm_lr", "clipped_count_stddev",
-)  # fmt: skip
-_POSITIONAL: Final = {
-    "LocalDpMod": ("clipping_norm", "sensitivity", "epsilon", "delta"),
-    "DifferentialPrivacyClientSideFixedClipping": _FIXED,
-    "DifferentialPrivacyServerSideFixedClipping": _FIXED,
-    "DifferentialPrivacyClientSideAdaptiveClipping": _ADAPTIVE,
-    "DifferentialPrivacyServerSideAdaptiveClipping": _ADAPTIVE,
-    "SecAggPlusWorkflow": ("num_shares", "reconstruction_threshold"),
-}
+_WRAPPERS: Final = tuple(
+    f"DifferentialPrivacy{side}Side{how}Clipping"
+    for side in ("Client", "Server")
+    for how in ("Fixed", "Adaptive")
+)
+_OURS: Final = {"SecAggPlusWorkflow": "SecAggPlus"}
 _NOT_AUDITED: Final = ("strategy", "accountant", "timeout")
 _WAITS_FOR: Final = {  # a mod, and what has to be at the server for it
     "fixedclipping_mod": "DifferentialPrivacyClientSideFixedClipping",
@@ -48,21 +41,11 @@ _DEEPEST: Final = 8  # names that stand for names
 
 def read_flower(path: Path) -> Read:
     """What the app of a pyproject.toml does to updates."""
-    try:
-        document = tomllib.loads(read_text(path))
-        settings = document["tool"]["flwr"]["app"]
-        config = dict(_flat(settings.get("config", {})))
-        named = str(settings["components"]["clientapp"])
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{path} is not valid TOML ({error}); mend it.") from None
-    except (KeyError, TypeError, AttributeError):
-        raise InvalidInput(
-            f"{path} names no clientapp under [tool.flwr.app.components]; give the pyproject.toml "
-            "of a Flower app."
-        ) from None
-    app = _App(path.parent, config)
-    mods, notes = app.mods(named), list[str]()
+    app, named = _app_of(path)
+    mods = app.mods(named)
+    names = {source.name(node) for source, node in mods}
     parts: list[Part] = []
+    notes: list[str] = []
     for source, node in mods:
         name = source.name(node.func if isinstance(node, ast.Call) else node)
         if name == "protect_mod":
@@ -73,28 +56,38 @@ def read_flower(path: Path) -> Read:
         if name == "LocalDpMod" and isinstance(node, ast.Call):
             parts.append(part_of("flower.LocalDpMod", app.arguments(source, node)))
         elif name not in _WAITS_FOR and name not in _HARMLESS:
-            notes.append(f"The mod {name or 'in line ' + str(node.lineno)} is not audited.")
-    names = {source.name(node) for source, node in mods}
-    wrappers: dict[str, dict[str, Any]] = {}
-    for name, values in app.wrappers():
-        if wrappers.setdefault(name, values) != values:
-            raise InvalidInput(f"the app of {path} sets {name} twice; give the setting as text.")
+            notes.append(f"The mod {name or f'in line {node.lineno}'} is not audited.")
+    wrappers = app.wrappers()
     for mod, wrapper in _WAITS_FOR.items():
-        if mod in names and wrapper not in wrappers:
+        if (mod in names) != (wrapper in wrappers):
+            lacks = f"server has no {wrapper}" if mod in names else f"clients have no {mod}"
             raise InvalidInput(
-                f"the app of {path} uses {mod}, but its server has no {wrapper}, which it waits "
-                "for; add it, or leave it out."
+                f"the app of {path} has {mod if mod in names else wrapper}, but its {lacks}, "
+                "without which it does nothing; add it."
             )
-        if wrapper in wrappers and mod not in names:
-            raise InvalidInput(
-                f"the app of {path} has {wrapper}, but its clients have no {mod}, without which "
-                "it does nothing; add the mod."
-            )
-    last = wrappers.pop("SecAggPlusWorkflow", None)
-    parts += [part_of(f"flower.{name}", values) for name, values in wrappers.items()]
-    if last is not None:
-        parts.append(part_of("flower.SecAggPlus", last))
+    wrapped = sorted(wrappers, key=lambda name: name in _OURS)  # what carries it comes last
+    parts += [part_of(_part_of_call(name), wrappers[name]) for name in wrapped]
     return Read(tuple(parts), tuple(notes))
+
+
+def _app_of(path: Path) -> tuple[_App, str]:
+    """The app of a pyproject.toml, and the name of its ClientApp."""
+    try:
+        settings = tomllib.loads(read_text(path))["tool"]["flwr"]["app"]
+        config = dict(_flat(settings.get("config", {})))
+        return _App(path.parent, config), str(settings["components"]["clientapp"])
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not valid TOML ({error}); mend it.") from None
+    except (KeyError, TypeError, AttributeError):
+        raise InvalidInput(
+            f"{path} names no clientapp under [tool.flwr.app.components]; give the pyproject.toml "
+            "of a Flower app."
+        ) from None
+
+
+def _part_of_call(name: str) -> str:
+    """The part of a call, whose fields are in the order of Flower's own arguments."""
+    return f"flower.{_OURS.get(name, name)}"
 
 
 def _flat(config: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
@@ -213,13 +206,21 @@ class _App:
             source, node = where, value
         return source, node
 
-    def wrappers(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def wrappers(self) -> dict[str, dict[str, Any]]:
         """What the server makes, in any file, with its arguments."""
+        found: dict[str, dict[str, Any]] = {}
         for source in self.sources:
             for node in ast.walk(source.tree):
                 name = source.name(node.func) if isinstance(node, ast.Call) else ""
-                if isinstance(node, ast.Call) and name in _POSITIONAL and name != "LocalDpMod":
-                    yield name, self.arguments(source, node)
+                if not isinstance(node, ast.Call) or name not in (*_WRAPPERS, *_OURS):
+                    continue
+                values = self.arguments(source, node)
+                if found.setdefault(name, values) != values:
+                    raise InvalidInput(
+                        f"{source.path}, line {node.lineno}: the app sets {name} twice; give the "
+                        "setting as text."
+                    )
+        return found
 
     def arguments(self, source: _Source, call: ast.Call) -> dict[str, Any]:
         """Those that are audited, by name."""
@@ -231,7 +232,12 @@ class _App:
                 f"{source.path}, line {call.lineno}: the arguments of {name} are not written out; "
                 "give the setting as text."
             )
-        given = dict(zip(_POSITIONAL[name], call.args, strict=False))
+        places = [
+            field.name for field in fields(FRAMEWORKS[f"flower.{_OURS.get(name, name)}"])
+        ]  # those of Flower's own
+        if name in _WRAPPERS:
+            places.insert(0, "strategy")
+        given = dict(zip(places, call.args, strict=False))
         given |= {str(keyword.arg): keyword.value for keyword in call.keywords}
         return {
             key: self._value(source, value, f"{key} of {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -66,15 +67,14 @@ class LocalDpMod(Part):
             return (Clipping(self.clipping_norm),)
         return (Randomization(self.deviation**2, self.clipping_norm),)
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
-        if self.sensitivity >= 2 * self.clipping_norm:
-            return ()
-        said = (
-            f"sensitivity = {self.sensitivity:g} is not that of updates clipped to norm "
-            f"{self.clipping_norm:g}, which is {self.clipping_norm:g} where a client is left out "
-            f"and twice that where it is replaced: epsilon = {self.epsilon:g} is not what holds."
-        )
-        return (said,)
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
+        if self.sensitivity < 2 * self.clipping_norm:
+            yield (
+                f"sensitivity = {self.sensitivity:g} is not that of updates clipped to norm "
+                f"{self.clipping_norm:g}, which is {self.clipping_norm:g} where a client is left "
+                f"out and twice that where it is replaced: epsilon = {self.epsilon:g} is not what "
+                "holds."
+            )
 
     def noisier(self, factor: float) -> Part:
         return replace(self, sensitivity=rounded_up(self.sensitivity * factor))
@@ -94,17 +94,33 @@ class FixedClipping(Part):
     def transforms(self, scenario: Scenario) -> tuple[Transform, ...]:
         return (Clipping(self.clipping_norm),)
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
-        return ("Clipping bounds how long an update is; it adds nothing that could hide one.",)
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
+        yield "Clipping bounds how long an update is; it adds nothing that could hide one."
 
 
-_SERVERS: Final = (
-    "The server adds this noise to a mean that it has read: against the server it buys nothing."
-)
+class _Central(Part):
+    """A wrapper of the server's strategy."""
+
+    noise_multiplier: float
+    num_sampled_clients: int | None
+
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
+        yield (
+            "The server adds this noise to a mean that it has read: against the server it buys "
+            "nothing."
+            if self.noise_multiplier
+            else "The server adds no noise."
+        )
+        told, cohort = self.num_sampled_clients, scenario.per_round
+        if told is not None and told != cohort:
+            yield (
+                f"num_sampled_clients is {told}, and {scenario.name} has {cohort} clients a "
+                f"round: the noise is that for {cohort}, the same beside one client."
+            )
 
 
 @dataclass(frozen=True)
-class _CentralFixed(Part):
+class _CentralFixed(_Central):
     noise_multiplier: float
     clipping_norm: float
     num_sampled_clients: int | None = None
@@ -121,10 +137,6 @@ class _CentralFixed(Part):
             return (Clipping(self.clipping_norm),)
         each = self.noise_multiplier * _spread(scenario)
         return (Randomization((each * self.clipping_norm) ** 2, self.clipping_norm),)
-
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
-        told = _SERVERS if self.noise_multiplier else "The server adds no noise."
-        return told, *_other_cohort(self.num_sampled_clients, scenario)
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,7 @@ class ClientSideFixed(_CentralFixed):
 
 
 @dataclass(frozen=True)
-class _CentralAdaptive(Part):
+class _CentralAdaptive(_Central):
     noise_multiplier: float = 0.0
     num_sampled_clients: int | None = None
     initial_clipping_norm: float = 0.1
@@ -181,18 +193,15 @@ class _CentralAdaptive(Part):
     def count_noise(self, scenario: Scenario) -> float:
         return self.rule(scenario.per_round).count_noise
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
+        yield from super().remarks(scenario)
         norms = self.schedule(scenario).norms
         first, last = norms[0], norms[-1]
-        run: tuple[str, ...] = ()
         if not 0.01 < last / first < 100:
-            said = (
+            yield (
                 f"The norm runs away, from {first:g} to {last:.3g}: it is lowered when more "
                 "updates are clipped than the target says, and raised when fewer are."
             )
-            run = (said,)
-        told = _SERVERS if self.noise_multiplier else "The server adds no noise."
-        return told, *run, *_other_cohort(self.num_sampled_clients, scenario)
 
 
 @dataclass(frozen=True)
@@ -232,16 +241,6 @@ def _spread(scenario: Scenario) -> float:
     squares = sum(size**2 for size in sizes) / len(sizes)
     cohort = scenario.per_round
     return math.sqrt(1 / cohort**2 / (squares / (cohort * mean**2)))
-
-
-def _other_cohort(told: int | None, scenario: Scenario) -> tuple[str, ...]:
-    if told is None or told == scenario.per_round:
-        return ()
-    said = (
-        f"num_sampled_clients is {told}, and {scenario.name} has {scenario.per_round} clients a "
-        f"round: the noise is that for {scenario.per_round}, the same beside one client."
-    )
-    return (said,)
 
 
 @dataclass(frozen=True)
@@ -289,9 +288,8 @@ class SecAggPlus(Part):
         share = needed / shares if whole and shares else needed
         return max(1, min(scenario.per_round, math.ceil(share * scenario.per_round)))
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
-        said = (
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
+        yield (
             "Secure aggregation hides which client sent what; the server still reads the sum, "
             "and that is attacked."
         )
-        return (said,)

@@ -95,17 +95,24 @@ def part_of(name: str, values: Mapping[str, Any]) -> Part:
     if missing:
         raise InvalidInput(f"{name} needs {', '.join(missing)}; write {_example(name)}.")
     for key, value in values.items():
-        wants_text = key == "exclude_vars"
-        plain = value is None or isinstance(value, int | float)
-        if not wants_text and not plain:
-            raise InvalidInput(f"{key} of {name} is {value!r:.80}; a number is needed.")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput(f"{key} of {name} is {value}; a finite number is needed.")
+        _require_plain(name, key, value)
     texts = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
     try:
         return kind(**texts)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} cannot be read ({error}).") from None
+
+
+def _require_plain(name: str, key: str, value: Any) -> None:
+    """Raises unless an argument is a number or None, or the names of `exclude_vars`."""
+    if key == "exclude_vars":
+        names = value if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(item, str) for item in names):
+            raise InvalidInput(f"exclude_vars is {value!r:.80}; names or a text are needed.")
+    elif value is not None and not isinstance(value, int | float):
+        raise InvalidInput(f"{key} of {name} is {value!r:.80}; a number is needed.")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(f"{key} of {name} is {value}; a finite number is needed.")
 
 
 def _example(name: str) -> str:

@@ -20,6 +20,7 @@ from trilemma.tuning.audit.setting_parts import Own, Part
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
     from trilemma.game.scenario import Scenario
+    from trilemma.protection.transports.base import Transport
 
 __all__ = ["Run", "Setting"]
 
@@ -95,13 +96,7 @@ source='', notes=())
         """What it comes to."""
         sent = tuple(one for part in self.parts for one in part.transforms(scenario))
         server = tuple(one for part in self.parts for one in part.at_server(scenario))
-        transports = [part.transport(scenario) for part in self.parts]
-        carried = [item for item in transports if item is not None and item != PLAIN]
-        if len(carried) > 1:
-            raise InvalidInput(
-                f"{self.describe()} names two transports; an update travels by one."
-            )
-        transport = carried[0] if carried else PLAIN
+        transport = self._transport(scenario)
         training = scenario.local_training
         for part in self.parts:
             training = part.training(training)
@@ -112,11 +107,21 @@ source='', notes=())
         return Run(
             Protection(sent, transport),
             # What the server does it does to what it has read: noise comes last.
-            Protection((*sent, *server), transport) if server else Protection(sent, transport),
+            Protection((*sent, *server), transport),
             recipe,
-            next((item for item in needed if item is not None), None),
-            max((part.count_noise(scenario) for part in self.parts), default=0.0),
+            next(filter(None, needed), None),
+            max(part.count_noise(scenario) for part in self.parts),
         )
+
+    def _transport(self, scenario: Scenario) -> Transport:
+        """What carries updates, which one part may say."""
+        told = [part.transport(scenario) for part in self.parts]
+        carried = [item for item in told if item is not None and item != PLAIN]
+        if len(carried) > 1:
+            raise InvalidInput(
+                f"{self.describe()} names two transports; an update travels by one."
+            )
+        return carried[0] if carried else PLAIN
 
     def remarks(self, scenario: Scenario) -> tuple[str, ...]:
         """What somebody who runs it should know."""

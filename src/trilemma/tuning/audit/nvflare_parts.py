@@ -54,18 +54,17 @@ class PercentilePrivacy(_Filter):
         for power in range(1, QUARTERS + 1):
             yield replace(usual, percentile=fewer_kept(self.percentile, power))
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
-        if self.gamma <= 0 or not 0 <= self.percentile <= 100:
-            said = (
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
+        if not Percentile(self.percentile, self.gamma).works:
+            yield (
                 f"With gamma = {self.gamma:g} and percentile = {self.percentile:g} NVFlare "
                 "filters nothing, and says so in its debug log alone."
             )
-            return (said,)
-        said = (
-            "It sends the largest differences clipped one by one, without noise. A job that "
-            "sends weights, NVFlare's default, has its weights clipped instead."
-        )
-        return (said,)
+        else:
+            yield (
+                "It sends the largest differences clipped one by one, without noise. A job that "
+                "sends weights, NVFlare's default, has its weights clipped instead."
+            )
 
 
 @dataclass(frozen=True)
@@ -101,15 +100,14 @@ class SVTPrivacy(_Filter):
             else:
                 yield replace(self, epsilon_release=self.epsilon_release / 4**power)
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
         size = scenario.task.layout.size
         made = self._transform(1)
-        choice, values = self.epsilon, made.budgets(size)[2]
-        said = (
-            f"epsilon = {choice:g} covers the choice of coordinates; by NVFlare's own ledger the "
-            f"values of {made.draws(size):,} of {size:,} cost {values:g} besides, in every round."
+        yield (
+            f"epsilon = {self.epsilon:g} covers the choice of coordinates; by NVFlare's own "
+            f"ledger the values of {made.draws(size):,} of {size:,} cost "
+            f"{made.budgets(size)[2]:g} besides, in every round."
         )
-        return (said,)
 
 
 @dataclass(frozen=True)
@@ -147,11 +145,12 @@ class ExcludeVars(_Filter):
             return bool(self.exclude_vars) and bool(re.search(self.exclude_vars, name))
         return name in self.exclude_vars
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
         names = scenario.task.layout.names
-        if not any(map(self._excludes, names)):
-            return (f"No tensor is excluded: the model's are {', '.join(names)}.",)
-        return ("What is excluded is not trained by the federation either.",)
+        if any(map(self._excludes, names)):
+            yield "What is excluded is not trained by the federation either."
+        else:
+            yield f"No tensor is excluded: the model's are {', '.join(names)}."
 
 
 def _steps(scenario: Scenario) -> int:

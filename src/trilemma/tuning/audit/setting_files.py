@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from trilemma.errors import InvalidInput
-from trilemma.execution.run_files import parse_json
 from trilemma.tuning.audit.setting_parts import Own, Part
 
-__all__ = ["Read", "read_document", "read_text"]
+__all__ = ["Read", "read_text"]
 
 _LARGEST: Final = 1_000_000  # bytes of a file
 
@@ -37,15 +36,3 @@ def read_text(path: Path) -> str:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); check its name.") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{path} is no text; check its name.") from None
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """The object of a JSON file."""
-    text = read_text(path)
-    try:
-        document = parse_json(text)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
-    if not isinstance(document, dict):
-        raise InvalidInput(f"{path} holds no JSON object; check its name.")
-    return document

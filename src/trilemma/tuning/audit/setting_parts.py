@@ -60,9 +60,9 @@ class Part(ABC):
         """How clients train."""
         return training
 
-    def remarks(self, scenario: Scenario) -> tuple[str, ...]:
+    def remarks(self, scenario: Scenario) -> Iterator[str]:
         """What somebody who runs it should know."""
-        return ()
+        yield from ()
 
     def noisier(self, factor: float) -> Part | None:
         """The same with so many times the deviation of its noise; None where it adds none."""

@@ -60,8 +60,8 @@ def headline(request: Request, claim: Claim, p_max: float, chosen: Candidate | N
     if claim.rounds == 1:
         seen = " and sees one round that used the record"
     else:
-        told = "is told" if claim.participation == "known" else "is not told"
-        seen = f", sees all {claim.rounds:,} rounds and {told} which of them used the record"
+        knowing = "knows" if claim.participation == "known" else "does not know"
+        seen = f", sees all {claim.rounds:,} rounds and {knowing} which of them used the record"
     sure = f"at {100 * request.confidence:.0f} % confidence"
     quick = "A quick look, " if request.preset == "quick" else ""
     return (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trilemma.tuning.families.family import Family
     from trilemma.tuning.families.game_counts import Counts, Measured
 
-__all__ = ["measured_candidate"]
+__all__ = ["measured_candidate", "worst_client_of"]
 
 _MASKS: Final = "Bounded masks are here to be measured; deploy secret-sharing instead."
 _ENOUGH: Final = 20  # games of a client for limits of its own
@@ -59,7 +59,7 @@ def measured_candidate(
     except InvalidInput as error:  # such as noise below the grid of a transport
         return replace(candidate, feasible=False, statement=f"Cannot be run: {error}")
     counts, confidence = found.counts, pricing.confidence
-    worst, leakiest, pooled = _worst_client(counts, confidence, kappa)
+    worst, leakiest, pooled = worst_client_of(counts, confidence, kappa)
     success = success_rate(counts.successes, counts.units, confidence)
     candidate = replace(
         candidate,
@@ -172,7 +172,7 @@ def _reached(calibration: Calibration, kappa: float) -> float | None:
     return bernoulli_leakage(calibration.smallest_upper_limit, kappa)
 
 
-def _worst_client(
+def worst_client_of(
     counts: Counts, confidence: float, kappa: float
 ) -> tuple[Estimate | None, int | None, int]:
     """The largest leakage of a client with enough games, by limits that hold for all at once.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trilemma.learning import LocalTraining
     from trilemma.tuning.plan import Plan
 
-__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "helpers_of"]
+__all__ = ["ARITHMETIC", "FAILURE", "NOISE_GRID", "Proof", "bearable_records", "helpers_of"]
 
 FAILURE: Final = 1e-9  # that any message of the training leaves the transport's range
 _FINEST: Final = 3.0  # steps of a transport's grid in a standard deviation of one message
@@ -111,7 +111,7 @@ class Proof:
             rounds=rounds,
             known_round=request.claim == "one-round",
             secret=request.participation == "secret",
-            most=_bearable(scenario),
+            most=bearable_records(scenario),
             person=request.person,
             candidates=request.candidates,
             remainder=remainder,
@@ -273,7 +273,7 @@ def helpers_of(plan: Plan) -> int:
 
 
 @lru_cache(maxsize=1)  # families share it
-def _bearable(scenario: Scenario) -> int:
+def bearable_records(scenario: Scenario) -> int:
     """Records of a client whose gradients a round can pay for; backward takes twice as forward."""
     some = scenario.records[0].inputs[:2].to(scenario.device)
     forward = forward_flops(scenario.task, some) / len(some)

@@ -34,7 +34,7 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
         who, seen = "A client that", f"only the means of {seen}"
     does = [f"holds {size:,} equally likely {proof.level}s", f"sees {seen}"]
     if proof.participation == "secret":
-        does.append("is not told which of them used the record")
+        does.append("does not know which of them used the record")
     if proof.helpers and transport != "plain":
         does.append(f"is helped by {_clients(proof.helpers)}")
     cases = cases_at_most(proof.success[size])
@@ -66,8 +66,8 @@ def proved_limits(
         sentences.append("Several rounds. An attacker who combines their updates learns more.")
     if proof.participation == "secret":
         sentences.append(
-            "Clients that take part in fewer rounds: the fewer there are, the worse they hide in "
-            "which of them a record was used."
+            "Clients that take part in fewer rounds. The fewer there are, the worse they hide which "
+            "of them used a record."
         )
     if proof.level == "client":
         sentences.append("A person who is behind several clients.")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.comparing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 from scipy.stats import binomtest, norm
 
 from trilemma.errors import InvalidInput, UnknownName
-from trilemma.testing.simulated_attackers import CURVES, WIDE, SimulatedAttacker
 
 
 @pytest.mark.parametrize("curve", ["steep", "moderate", "flat"])

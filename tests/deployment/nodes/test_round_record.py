@@ -12,7 +12,7 @@ from tests.deployment.nodes.driver import DictStore, Federation
 from tests.deployment.nodes.pins import pin
 
 from trilemma.crypto.shamir import Share, combine
-from trilemma.deployment.nodes.diary import Diary
+from trilemma.deployment.nodes.round_record import RoundRecord
 from trilemma.deployment.nodes.server_rounds import ServerRound
 from trilemma.deployment.nodes.stages import Stage
 from trilemma.deployment.nodes.terms import Terms
@@ -29,51 +29,51 @@ STEPS = ("advertise", "share", "masked", "unmask")
 
 
 @pytest.fixture
-def diary(tmp_path: Path) -> Diary:
-    return Diary(tmp_path / "diary")
+def record(tmp_path: Path) -> RoundRecord:
+    return RoundRecord(tmp_path / "round record")
 
 
-def test_a_session_is_begun_once_and_a_round_answered_once(diary: Diary) -> None:
+def test_a_session_is_begun_once_and_a_round_answered_once(record: RoundRecord) -> None:
     other = replace(STAGE, session="b" * 32)
-    diary.begin(STAGE)
+    record.begin(STAGE)
     with pytest.raises(ProtocolViolation, match=r"restarted in round 5, .* sits the round out"):
-        diary.begin(STAGE)
-    diary.begin(other)
-    diary.answer(other)
+        record.begin(STAGE)
+    record.begin(other)
+    record.answer(other)
     for again in (STAGE, other, replace(STAGE, number=4)):
-        for act in (diary.begin, diary.answer):
+        for act in (record.begin, record.answer):
             with pytest.raises(ProtocolViolation, match=r"was answered \(the last was 5\)"):
                 act(again)
-    diary.begin(replace(STAGE, number=6))
-    diary.begin(replace(STAGE, kind="evaluate"))
-    diary.begin(replace(STAGE, run=8))
+    record.begin(replace(STAGE, number=6))
+    record.begin(replace(STAGE, kind="evaluate"))
+    record.begin(replace(STAGE, run=8))
 
 
-def test_one_kind_of_share_is_promised_of_a_peer(diary: Diary) -> None:
+def test_one_kind_of_share_is_promised_of_a_peer(record: RoundRecord) -> None:
     with pytest.raises(ProtocolViolation, match="answered another session"):
-        diary.promise(STAGE, {"update": {0: "seed"}})
-    diary.answer(STAGE)
-    diary.promise(STAGE, {"update": {0: "seed", 1: "key"}})
-    diary.promise(STAGE, {"update": {0: "seed", 1: "key"}, "metrics": {0: "seed", 1: "seed"}})
-    diary.write()
+        record.promise(STAGE, {"update": {0: "seed"}})
+    record.answer(STAGE)
+    record.promise(STAGE, {"update": {0: "seed", 1: "key"}})
+    record.promise(STAGE, {"update": {0: "seed", 1: "key"}, "metrics": {0: "seed", 1: "seed"}})
+    record.write()
     for other in ({0: "seed", 1: "seed"}, {0: "key", 1: "key"}, {0: "seed"}):
         with pytest.raises(ProtocolViolation, match="reveals one kind for a peer"):
-            Diary(diary.path).promise(STAGE, {"update": other})
-    diary.answer(replace(STAGE, number=6))
-    diary.promise(replace(STAGE, number=6), {"update": {0: "key"}})
+            RoundRecord(record.path).promise(STAGE, {"update": other})
+    record.answer(replace(STAGE, number=6))
+    record.promise(replace(STAGE, number=6), {"update": {0: "key"}})
 
 
-def test_what_is_noted_counts_at_once_and_is_on_disk_when_written(diary: Diary) -> None:
-    rival = Diary(diary.path)
-    diary.answer(STAGE)
-    diary.begin(replace(STAGE, number=6))
+def test_what_is_noted_counts_at_once_and_is_on_disk_when_written(record: RoundRecord) -> None:
+    rival = RoundRecord(record.path)
+    record.answer(STAGE)
+    record.begin(replace(STAGE, number=6))
     rival.answer(STAGE)
-    assert not diary.path.exists()
-    diary.write()
+    assert not record.path.exists()
+    record.write()
     with pytest.raises(ProtocolViolation, match="was answered"):
         rival.write()
     with pytest.raises(ProtocolViolation, match="restarted in round 6"):
-        Diary(diary.path).begin(replace(STAGE, number=6))
+        RoundRecord(record.path).begin(replace(STAGE, number=6))
 
 
 def test_a_message_is_written_once_before_its_reply(
@@ -94,18 +94,20 @@ def test_a_message_is_written_once_before_its_reply(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(KeptFile, "add", full)
-    with pytest.raises(InvalidInput, match=r"diary .* cannot be read or written \(No space"):
+    with pytest.raises(
+        InvalidInput, match=r"round record .* cannot be read or written \(No space"
+    ):
         federation.answers(3, [message for message in messages[3] if message])
     monkeypatch.setattr(KeptFile, "add", add)
     with pytest.raises(ProtocolViolation, match="knows nothing of that session"):
         federation.answers(3, [message for message in messages[3] if message])
 
 
-def test_a_damaged_diary_lets_nothing_leave(diary: Diary) -> None:
-    diary.path.write_text("{")
-    diary.path.chmod(0o600)
-    for act in (diary.begin, diary.answer):
-        with pytest.raises(InvalidInput, match=r"diary .* is damaged, and nothing leaves"):
+def test_a_damaged_record_lets_nothing_leave(record: RoundRecord) -> None:
+    record.path.write_text("{")
+    record.path.chmod(0o600)
+    for act in (record.begin, record.answer):
+        with pytest.raises(InvalidInput, match=r"round record .* is damaged, and nothing leaves"):
             act(STAGE)
 
 
@@ -199,7 +201,7 @@ def test_a_node_that_signed_who_is_lost_never_takes_the_early_signatures(
     assert federation.answer(77, replace(round.stage, blobs={"update": lie})), "it signed no other"
 
 
-def test_without_a_diary_a_rollback_gives_both_kinds_of_share() -> None:
+def test_without_a_record_a_rollback_gives_both_kinds_of_share() -> None:
     """Why it is written: the self-mask and the key of node 77, and so its update."""
     federation = Federation(SHARING, {node: {} for node in NODES})
     round = ServerRound(SHARING, federation.run, "train", 1, NODES, 6)
@@ -241,13 +243,13 @@ def test_no_seed_and_no_key_reaches_the_disk(tmp_path: Path) -> None:
         assert entry["shares"] == {"update": {str(seat): "seed" for seat in range(4)}}
 
 
-def test_a_diary_that_cannot_be_written_stops_the_node(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_written_stops_the_node(tmp_path: Path) -> None:
     federation = Federation(SHARING, pin(tmp_path, NODES))
     (tmp_path / "3.pem.rounds").mkdir()
     made = federation.round(1)
     assert made.released["update"].clients == (1, 2, 3), "without node 3"
     (refusal,) = federation.refusals
-    assert "the diary" in refusal
+    assert "the round record" in refusal
     assert "cannot be read or written" in refusal
 
 

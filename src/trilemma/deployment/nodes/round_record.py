@@ -16,7 +16,7 @@ from trilemma.deployment.nodes.stages import Stage
 from trilemma.errors import ProtocolViolation
 from trilemma.execution.durable_file import KeptFile
 
-__all__ = ["Diary"]
+__all__ = ["RoundRecord"]
 
 _KIND: Final = "trilemma rounds 1"
 _MEND: Final = "delete it between two runs, and never during one"
@@ -34,8 +34,8 @@ _Note = tuple[str, Callable[[_Entry], _Entry]]  # of which run and kind, what ch
 
 
 @dataclass(frozen=True)
-class Diary:
-    """The diary in a file; one that is not there yet is empty.
+class RoundRecord:
+    """The round record in a file; one that is not there yet is empty.
 
     What is noted counts at once, and reaches the disk by `write`, which must be before the reply.
     """
@@ -68,20 +68,20 @@ class Diary:
 
     def promise(self, stage: Stage, shares: Mapping[str, Mapping[int, str]]) -> None:
         """Note the kind of share of each peer, by lane, that is promised; never another."""
-        told = {
+        promised_now = {
             lane: {str(peer): kind for peer, kind in kinds.items()}
             for lane, kinds in shares.items()
         }
 
         def promised(entry: _Entry) -> _Entry:
             if entry.session != stage.session or any(
-                entry.shares.get(lane, kinds) != kinds for lane, kinds in told.items()
+                entry.shares.get(lane, kinds) != kinds for lane, kinds in promised_now.items()
             ):
                 raise ProtocolViolation(
                     f"this node has promised other shares of round {stage.number} than it is "
                     "asked for now, or answered another session; it reveals one kind for a peer."
                 )
-            return replace(entry, shares=entry.shares | told)
+            return replace(entry, shares=entry.shares | promised_now)
 
         self._note(stage, promised)
 
@@ -110,7 +110,7 @@ class Diary:
 
     @property
     def _file(self) -> KeptFile:
-        return KeptFile(self.path, _KIND, "diary", _MEND)
+        return KeptFile(self.path, _KIND, "round record", _MEND)
 
 
 def _noted(entries: dict[str, _Entry], notes: Iterable[_Note]) -> dict[str, _Entry]:
