@@ -2,7 +2,7 @@
 
 Written from the paper alone: distortions, Table 1's equation 2C₁ - C₂·mean TV = ε and the lemmas'
 bounds are plain products, powers and sums here, γ* is found by bisection on γ itself, and nothing
-of `trilemma.paper` is imported.
+of `trilemma.paper_framework` is imported.
 """
 
 from __future__ import annotations
