@@ -7,8 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from trilemma.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -77,6 +81,13 @@ def test_the_changes_that_ship_it_are_all_that_is_needed(code: str, changed: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("line", re.findall(r"`trilemma ([^`]+)`", PAGE))
+def test_its_commands_are_understood(line: str) -> None:
+    name, *words = line.split()
+    commands: Any = get_command(app)
+    commands.commands[name].make_context(name, words)
 
 
 def _apply(text: str, tree: Path) -> None:

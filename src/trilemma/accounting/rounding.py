@@ -60,8 +60,8 @@ def grid_remainder(
     if ratio < 0.5:
         return 1.0
     points = 9 * math.sqrt(messages) * ratio + messages + 1
-    each = math.exp(-(math.pi**2) * ratio) * (messages**2 * points + 2)
-    return min(1.0, rounds * coordinates * each)
+    added = math.exp(-(math.pi**2) * ratio) * (messages**2 * points + 2)
+    return min(1.0, rounds * coordinates * added)
 
 
 def range_for(

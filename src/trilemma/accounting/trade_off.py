@@ -175,9 +175,9 @@ class _KnownDistribution:
         """δ(ε) = Σ P(K) δ_{√K/z}(ε), δ_μ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), δ_0 = (1-e^ε)₊."""
         moved = self.shifts > 0
         mu, eps = self.shifts[moved], epsilons[:, None]
-        each = ndtr(mu / 2 - eps / mu) - np.exp(eps + log_ndtr(-mu / 2 - eps / mu))
+        deltas = ndtr(mu / 2 - eps / mu) - np.exp(eps + log_ndtr(-mu / 2 - eps / mu))
         still = -np.expm1(np.minimum(epsilons, 0.0)) * self.masses[~moved].sum()
-        total: Array = each @ self.masses[moved] + still + self.dropped
+        total: Array = deltas @ self.masses[moved] + still + self.dropped
         return total
 
 

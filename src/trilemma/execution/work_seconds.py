@@ -24,7 +24,7 @@ def work_seconds(device: torch.device) -> float:
 def spoken(seconds: float) -> str:
     """A time to two digits or so, in the unit that people would use.
 
-    >>> [spoken(each) for each in (0.4, 42.3, 95.0, 600.0, 5000.0, 90000.0)]
+    >>> [spoken(seconds) for seconds in (0.4, 42.3, 95.0, 600.0, 5000.0, 90000.0)]
     ['0 s', '42 s', '1.6 min', '10 min', '83 min', '25 h']
     """
     if seconds < 90:

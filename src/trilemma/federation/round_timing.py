@@ -76,9 +76,9 @@ class Spent:
         return replace(Spent(*(times * item for item in astuple(self))), train=self.train)
 
     @classmethod
-    def median(cls, each: Sequence[Spent]) -> Spent:
+    def median(cls, rounds: Sequence[Spent]) -> Spent:
         """The median of each part."""
-        return cls(*(median(column) for column in zip(*map(astuple, each), strict=True)))
+        return cls(*(median(column) for column in zip(*map(astuple, rounds), strict=True)))
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,8 @@ class BatchNormContext:
 
         place = None if shared else 0
 
-        def both(x: torch.Tensor, y: torch.Tensor, *each: torch.Tensor) -> tuple[Moments, Moments]:
-            named = dict(zip(tensors, each, strict=True))
+        def both(x: torch.Tensor, y: torch.Tensor, *own: torch.Tensor) -> tuple[Moments, Moments]:
+            named = dict(zip(tensors, own, strict=True))
             found = task.way.vmap(moments, (0, place))(named, x)
             none = [(torch.zeros_like(mean), torch.zeros_like(mean)) for mean, _ in found]
             gradients = task.way.vmap(task.way.grad(loss), (0, 0, place, place))(none, named, x, y)

@@ -83,8 +83,8 @@ def rates(model: nn.Module, layout: Layout) -> torch.Tensor | None:
     if not found:
         return None
     owners = [name.rpartition(".")[::2] for name in layout.names]
-    each = [found.get(owner, 0.0) if own in _KEPT else 0.0 for owner, own in owners]
-    return torch.repeat_interleave(torch.tensor(each), torch.tensor(layout.sizes))
+    owned = [found.get(owner, 0.0) if own in _KEPT else 0.0 for owner, own in owners]
+    return torch.repeat_interleave(torch.tensor(owned), torch.tensor(layout.sizes))
 
 
 @dataclass(frozen=True)

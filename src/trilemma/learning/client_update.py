@@ -90,8 +90,8 @@ def _gradient(
 
         whole: torch.Tensor = way.grad(total)(weights)
         return whole
-    each = way.vmap(way.grad(one), (None, 0, 0))(weights, inputs, targets)
-    return summed_records(each, shares, local_training.record_clip)
+    gradients = way.vmap(way.grad(one), (None, 0, 0))(weights, inputs, targets)
+    return summed_records(gradients, shares, local_training.record_clip)
 
 
 def summed_records(

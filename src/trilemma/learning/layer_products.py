@@ -216,8 +216,8 @@ def _tapped(
             raise _UnknownLayer
         return value, [read for _, read in seen.uses]
 
-    each = vmap(grad(tapped, argnums=(0, 1), has_aux=True), (None, None, 0, 0))
-    (gradients, rest), reads = each(taps, others, inputs, labels)
+    by_record = vmap(grad(tapped, argnums=(0, 1), has_aux=True), (None, None, 0, 0))
+    (gradients, rest), reads = by_record(taps, others, inputs, labels)
     return gradients, reads, rest
 
 

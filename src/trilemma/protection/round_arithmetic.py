@@ -206,8 +206,10 @@ def _add(
     beyond = 0
     if low < -edge or high > edge:
         counts = ((rows < -edge) | (rows > edge)).sum(1).tolist()
-        each = zip(counts, senders, strict=True)
-        beyond = sum(w * units_beyond(count, sums.numel(), fixed) for count, (_, w) in each)
+        beyond = sum(
+            weight * units_beyond(count, sums.numel(), fixed)
+            for count, (_, weight) in zip(counts, senders, strict=True)
+        )
     block = sums.numel() if rows.is_cuda else min(_BLOCK, sums.numel())
     room = rows.new_empty((len(rows), block), dtype=torch.float64)
     blocks = zip(torch.split(rows, block, 1), torch.split(sums, block), strict=True)

@@ -273,7 +273,7 @@ def _loaded(name: str, *kinds: type) -> Any:
 def _literal(text: str) -> float | bool | str | None:
     """A setting as `describe` writes it: a number, a truth value, None, or a word.
 
-    >>> [_literal(each) for each in ("3", "1e-3", "True", "'word'", "word")]
+    >>> [_literal(text) for text in ("3", "1e-3", "True", "'word'", "word")]
     [3, 0.001, True, 'word', 'word']
     """
     if text.lower() in _WORDS:

@@ -200,10 +200,7 @@ class ProtectedGrid(Grid):
             if kind == "train" and (watched or not self._rounds.released):
                 return [self._unchanged(batch, model)]
             return [Message(Error(_FAILED, reason), reply_to=batch[0])]
-        reply = self._reply(kind, done, batch[0], model)
-        if kind == "train":
-            self._state.good = self._state.asked
-        return [reply]
+        return [self._reply(kind, done, batch[0], model)]
 
     def _over(self, reason: str, batch: list[Message], model: ArrayRecord) -> list[Message]:
         """What a strategy gets where nothing may be trained any more."""
@@ -301,6 +298,7 @@ class ProtectedGrid(Grid):
                 metrics["dp-epsilon-round"] = epsilon_of(
                     self._rounds.events[-1:], self.terms.delta
                 )
+            self._state.good = self._state.asked
         metrics |= {self.terms.weighted_by: weight}
         metrics |= self._rounds.reply_counts(current, len(current.stage.cohort))
         records["metrics"] = MetricRecord(dict(metrics))

@@ -66,7 +66,7 @@ class NodeIdentity(Identity):
         """The key of a pinned peer that was not seen in this session and signed the statement."""
         able = self._unseen if public is None else self._unseen & {public}
         last = _LAST.get(client)
-        for key in sorted(able, key=lambda each: each != last):
+        for key in sorted(able, key=lambda public: public != last):
             if _signed_by(key, statement, signature):
                 self._unseen.remove(key)
                 _LAST[client] = key

@@ -296,7 +296,7 @@ def _jump(now: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -
     for name, value in now.items():
         if value.ndim < 2 or len(value) < _FEWEST or name not in before:
             continue
-        rows, earlier = (each[name].double().flatten(1) for each in (now, before))
+        rows, earlier = (model[name].double().flatten(1) for model in (now, before))
         if rows.shape == earlier.shape:
             steps = (rows - earlier).norm(dim=1)
             usual = float(earlier.norm(dim=1).median() + _STEPS * steps.median())

@@ -121,7 +121,7 @@ class WorkerPool(Generic[Kind]):
         try:
             received = ready.recv()
         except (EOFError, OSError):  # it died before its answer, or in the midst of it
-            self._bury(ready, tried)
+            self._remove(ready, tried)
             self._hand_out()
             return True
         if received is None:
@@ -148,7 +148,7 @@ class WorkerPool(Generic[Kind]):
         self._waiting.clear()
         self._finished.clear()
 
-    def _bury(self, pipe: Connection, tried: Try[Kind]) -> None:
+    def _remove(self, pipe: Connection, tried: Try[Kind]) -> None:
         """Let go of a worker that died; its tasks come first, for new ones."""
         process = self._processes.pop(pipe)
         del self._gpus[pipe]
@@ -212,7 +212,7 @@ def _worker(pipe: Connection) -> None:
     with suppress(EOFError, OSError):  # the parent has ended
         os.environ.clear()
         os.environ.update(pipe.recv())  # the GPU is read when CUDA is first used
-        hands = Worker(pipe.recv_bytes())
+        worker = Worker(pipe.recv_bytes())
         pipe.send(None)
         while True:
-            pipe.send(hands.do(pipe.recv()))
+            pipe.send(worker.do(pipe.recv()))

@@ -82,8 +82,8 @@ class Cluster(Generic[Kind]):
 
     def __exit__(self, *_: object) -> None:
         with self._undo:
-            for hands in (*self._idle, *(item for item, _ in self._pending.values())):
-                self._ray.kill(hands)
+            for worker in (*self._idle, *(item for item, _ in self._pending.values())):
+                self._ray.kill(worker)
 
     def submit(self, *tasks: Kind) -> None:
         """Queue tasks; they start at once where workers are free."""
@@ -106,7 +106,7 @@ class Cluster(Generic[Kind]):
         """What the next worker has to say."""
         errors = self._ray.exceptions
         (ready,), _ = self._ray.wait(list(self._pending))
-        hands, tried = self._pending.pop(ready)
+        worker, tried = self._pending.pop(ready)
         try:
             found = self._ray.get(ready)
         except errors.RayTaskError as error:  # `Worker` itself raises nothing
@@ -115,13 +115,13 @@ class Cluster(Generic[Kind]):
                 self._hand_out()
             raise _unusable(error) from error
         except errors.RayError as error:
-            self._bury(hands, tried, error)
+            self._remove(worker, tried, error)
             self._hand_out()
             return
         if tried is None:
             _same(found)
             self._stillborn = 0
-        self._idle.append(hands)
+        self._idle.append(worker)
         if tried is not None and isinstance(found[0], Failure) and len(tried.tasks) > 1:
             self._waiting.put_back(tried.apart())
             tried = None
@@ -133,19 +133,19 @@ class Cluster(Generic[Kind]):
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:
-            hands, tried = self._idle.pop(), self._waiting.take()
-            named = hands.do.options(name=name_of(tried.tasks))
-            self._pending[named.remote(tried.tasks)] = hands, tried
+            worker, tried = self._idle.pop(), self._waiting.take()
+            named = worker.do.options(name=name_of(tried.tasks))
+            self._pending[named.remote(tried.tasks)] = worker, tried
         starting = sum(tried is None for _, tried in self._pending.values())
         free = self._workers - len(self._pending) - len(self._idle)
         for _ in range(min(free, len(self._waiting) - starting)):
             name = f"worker {next(_NUMBERS)} of trilemma's process {os.getpid()}"
-            hands = self._kind.options(name=name).remote(self._needed, str(Path.cwd()))
-            self._pending[hands.versions.options(name=f"start of {name}").remote()] = hands, None
+            worker = self._kind.options(name=name).remote(self._needed, str(Path.cwd()))
+            self._pending[worker.versions.options(name=f"start of {name}").remote()] = worker, None
 
-    def _bury(self, hands: Any, tried: Try[Kind] | None, error: Exception) -> None:
+    def _remove(self, worker: Any, tried: Try[Kind] | None, error: Exception) -> None:
         """Let go of a worker that died; its tasks come first, for others."""
-        self._ray.kill(hands)  # it may be out of reach only
+        self._ray.kill(worker)  # it may be out of reach only
         if getattr(error, "actor_init_failed", False):
             raise _unusable(error) from error
         if tried is not None:

@@ -81,12 +81,12 @@ class _Window:
         (rows, columns), (down, right) = self.kernel, self.dilation
         high = (x.shape[2] - down * (rows - 1) - 1) // a + 1
         wide = (x.shape[3] - right * (columns - 1) - 1) // b + 1
-        each, (record, channel, row, column) = x.shape[1] // self.groups, x.stride()
+        channels, (record, channel, row, column) = x.shape[1] // self.groups, x.stride()
         seen = x.as_strided(
-            (self.groups, len(x), high, wide, each, rows, columns),
-            (each * channel, record, a * row, b * column, channel, down * row, right * column),
+            (self.groups, len(x), high, wide, channels, rows, columns),
+            (channels * channel, record, a * row, b * column, channel, down * row, right * column),
         )
-        return seen.reshape(self.groups, len(x) * high * wide, each * rows * columns)
+        return seen.reshape(self.groups, len(x) * high * wide, channels * rows * columns)
 
     def spread(
         self, images: torch.Tensor, weights: torch.Tensor, size: Sequence[int]
@@ -144,8 +144,8 @@ class _Window:
 
     def reached(self, size: Sequence[int]) -> tuple[int, ...]:
         """How many places the kernel has in images of this size."""
-        each = zip(size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
-        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in each)
+        axes = zip(size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def _convolution(
     window = _Window(groups, tuple(weight.shape[2:]), stride, padding, dilation)
     by_group, records, size = window.matrices(weight), len(inputs), inputs.shape[2:]
     if transposed:
-        each = zip(size, window.kernel, stride, padding, dilation, beyond, strict=True)
-        whole = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in each]
+        axes = zip(size, window.kernel, stride, padding, dilation, beyond, strict=True)
+        whole = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 for n, k, s, p, d, o in axes]
         made = window.spread(inputs, by_group, whole)
     else:
         product = torch.bmm(window.patches(inputs), by_group.mT)

@@ -87,7 +87,7 @@ def _joined(listing: Listing, step: Step) -> Step | None:
         for argument in step.args
     ):
         return None
-    one, other = sorted((argument.args for argument in step.args), key=lambda each: each[3:5])
+    one, other = sorted((argument.args for argument in step.args), key=lambda given: given[3:5])
     a, sizes, dim, start, end, by = one
     b, _, _, begin, stop, _ = other
     if (*one[1:3], 1) != (*other[1:3], by) or by != other[5]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -19,7 +18,6 @@ from trilemma.protection.round_info import RoundInfo
 from trilemma.protection.transforms.base import MechanismInfo, SparseUpdate, Transform
 from trilemma.protection.transforms.tunable import Start, Tunable
 from trilemma.quantities import positive, whole
-from trilemma.updates import Layout
 
 if TYPE_CHECKING:
     import torch
@@ -182,22 +180,6 @@ class LayerCompression(_Thinning):
                 "in compression:keep=0.1x3200/1x10."
             )
         object.__setattr__(self, "layers", layers)
-
-    @classmethod
-    def of(
-        cls, keep: Mapping[str, float], layout: Layout, unbiased: bool = True
-    ) -> LayerCompression:
-        """One ρ for each named tensor of the layout; tensors without a name here are all sent."""
-        if unknown := set(keep) - set(layout.names):
-            raise InvalidInput(
-                f"the model has no tensor {sorted(unknown)[0]!r}; its tensors are "
-                f"{', '.join(layout.names)}."
-            )
-        layers = [
-            (keep.get(n, 1.0), size) for n, size in zip(layout.names, layout.sizes, strict=True)
-        ]
-        alike = groupby(layers, key=lambda layer: layer[0])  # neighbours, so that texts are short
-        return cls(tuple((rate, sum(n for _, n in item)) for rate, item in alike), unbiased)
 
     @property
     def one_gain(self) -> bool:
