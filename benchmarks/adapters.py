@@ -18,7 +18,8 @@ from trilemma.game.scenario import Scenario
 from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 
-FEW, MANY, CANDIDATES = 2, 18, 8  # games of a task
+PAGE = "docs/benchmarks/models.md"  # where the figures stand
+FEW, MANY, CANDIDATES = 2, 10, 8  # games of a task
 
 
 def next_token(scores: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -68,7 +69,7 @@ def measured(inner: int, rank: int) -> dict[str, float]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
+    asked = argparse.ArgumentParser(description=__doc__, epilog=PAGE)
     asked.add_argument("--one", nargs=2, type=int, metavar=("INNER", "RANK"))
     if (one := asked.parse_args().one) is not None:
         print(json.dumps(measured(*one)))
