@@ -55,6 +55,11 @@ class Records:
             return cls._of_columns(dataset[0], dataset[1], whose)
         if cure := _misread(dataset):
             raise InvalidInput(f"{whose} is {cure}.")
+        return cls._of_pairs(dataset, whose)
+
+    @classmethod
+    def _of_pairs(cls, dataset: Dataset, whose: str) -> Records:
+        """A dataset of (input, label), stacked; labels None are the inputs themselves."""
         try:
             pairs = [dataset[index] for index in range(len(dataset))]
             firsts, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -64,7 +64,7 @@ class Tested:
     """Games of one attack at one strength, and how many it won; `passed` None: only explored.
 
     Inside a calibration `strength` is log₁₀ of it over the warm start, as everywhere in this
-    room; in a verdict it is the family's own value, None without protection. `level` is that of
+    package; in a verdict it is the family's own value, None without protection. `level` is that of
     the test. `after` are the games of a training won after each of its `checkpoints`.
     """
 
