@@ -56,7 +56,7 @@ def test_a_rate_instead_of_a_leakage() -> None:
     assert verdict.largest_success_rate == 0.25
     leakage = trilemma.bernoulli_leakage(0.25, verdict.claim.kappa)
     assert verdict.request.budget == pytest.approx(leakage, rel=0.05), "both are told"
-    assert "in at most 25 of 100 cases" in verdict.headline
+    assert "in at most 25 of 100 attempts" in verdict.headline
     with pytest.raises(InvalidInput, match="not both"):
         trilemma.tune(small(), at_most=0.2, budget=0.3)
 
