@@ -103,12 +103,12 @@ def trade_off_words(found: TradeOff) -> str:
     knows = "knows" if found.participation == "known" else "does not know"
     seen = "message" if found.summed == 1 else f"sum of {found.summed} clients"
     noises = "one honest noise is" if found.noises == 1 else f"{found.noises} honest noises are"
-    trainings = count(found.seeds, "training")
     return (
         f"One recipe, with less and more noise. Each attacker sees all {found.rounds:,} rounds, "
         f"{knows} which of them used the record, and guesses once among {found.candidates} "
-        f"candidates; in each {seen}, {noises} counted. Accuracy is that of {trainings} with "
-        f"all clients at each noise, lost against the federation's own batches without protection"
+        f"candidates; in each {seen}, "
+        f"{noises} counted. Accuracy is that of {count(found.seeds, 'training')} with all clients "
+        f"at each noise, lost against the federation's own batches without protection"
         f"{_against_best(found)}. Intervals hold all at once, at "
         f"{percent(found.confidence)} confidence."
     )
