@@ -85,7 +85,10 @@ def _printed(found: Verdict | Audit) -> str:
     """What the command prints."""
     out = io.StringIO()
     with redirect_stdout(out):
-        show_verdict(found) if isinstance(found, Verdict) else show_audit(found)
+        if isinstance(found, Verdict):
+            show_verdict(found)
+        else:
+            show_audit(found)
     return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
 
 

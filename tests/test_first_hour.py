@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from tests.tuning.simulating import simulate
 from transformers import GPT2Config, GPT2LMHeadModel
 from typer.main import get_command
