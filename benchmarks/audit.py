@@ -92,7 +92,8 @@ def main() -> None:
         "against the server; accuracy lost against the same training without the setting; the "
         f"nearest setting of the same kind that keeps a leakage of {found.budget:g} "
         f"({found.largest_success_rate:.2f} right guesses). The last column is CPU seconds of one "
-        "worker, all of the audit; two workers share them."
+        "worker, all of the audit; two workers share them. Opacus' ε counts that batches are "
+        "secret, while attackers here know which rounds use a record."
     )
     head = "| setting | | nothing | public | candidates | rest | ε | lost | same kind | CPU s |"
     lines = [

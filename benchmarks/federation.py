@@ -28,6 +28,7 @@ from torch.nn.functional import cross_entropy
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what all pages share
 
 from benchmarks.pages.simulated import round_seconds
+from benchmarks.pages.stamp import stamp
 from trilemma.entropy import Seeded, System
 from trilemma.federation import cohort_updates
 from trilemma.federation.recipe import Recipe
@@ -260,8 +261,8 @@ def main() -> None:
     second = protections()
     text = f"""# Federation
 
-`python benchmarks/federation.py` ({platform.processor() or platform.machine()}, torch \
-{torch.__version__}, one thread; CPU seconds unless it says otherwise)
+`python benchmarks/federation.py` ({stamp()}, {platform.machine()}; \
+one thread; CPU seconds unless it says otherwise)
 
 ## Seconds a round
 

@@ -26,6 +26,7 @@ nb_execution_mode = "off"  # the outputs are those that tests/test_notebooks.py 
 
 default_role = "code"  # docstrings are written with single backticks
 autodoc_typehints = "signature"
+maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 

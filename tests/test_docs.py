@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -95,6 +97,17 @@ def test_what_a_page_shows_in_python_runs(
 ) -> None:
     exec(compile(snippet, page.name, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_imports_of_trilemma_is_there(page: Path) -> None:
+    """Of snippets that need an app around them: they are Python, and what they name exists."""
+    for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        for node in ast.walk(ast.parse(snippet)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("trilemma"):
+                for name in node.names:
+                    module = importlib.import_module(str(node.module))
+                    assert hasattr(module, name.name), f"{page.name}: {node.module}.{name.name}"
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -59,7 +59,7 @@ def test_attacks_on_the_same_games_share_what_is_seen_of_them(
     assert [item.knows for item in made] == ["public", "candidates", "rest"]
     assert together == [job_runner(0)()(task) for task in tasks]
     others: list[dict[str, Any]] = [
-        *({"first": 6}, {"count": 3}, {"stream": "other"}, {"rounds": 5}, {"blind": True}),
+        *({"first": 6}, {"count": 3}, {"stream": "other"}, {"rounds": 5}),
         *({"protection": "randomization:variance=1.0"}, {"adversary": Adversary.CLIENT}),
     ]
     for change in others:
@@ -196,7 +196,7 @@ def test_which_tasks_share_a_call() -> None:
     assert not made.joins([replace(games, rounds=40)], replace(games, rounds=40, first=6))
     changes: list[dict[str, Any]] = [
         *({"stream": "t"}, {"protection": "compression:keep=0.5"}, {"attacks": ("map",)}),
-        *({"adversary": CLIENT}, {"rounds": 2}, {"blind": True}, {"equal_weights": True}),
+        *({"adversary": CLIENT}, {"rounds": 2}, {"crafted": "trap"}),
     ]
     for change in changes:
         assert not made.joins([games], replace(games, first=6, **change)), change

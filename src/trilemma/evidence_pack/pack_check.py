@@ -131,7 +131,8 @@ def _zip(path: Path) -> dict[str, bytes]:
 
 
 def _folder(path: Path) -> dict[str, bytes]:
-    files, left = {}, _LARGEST
+    files: dict[str, bytes] = {}
+    left = _LARGEST
     try:
         with os.scandir(path) as entries:
             for entry in entries:

@@ -51,8 +51,8 @@ def test_the_readings_hold_the_numbers() -> None:
         ({"chosen_on": 148, "reported_on": 149}, "148 public records; accuracy is that on 149"),
         ({"helpers": 0}, "no client helps the attacker"),
         ({"helpers": 2}, "2 clients may help the attacker"),
-        ({"participation": "known"}, "the attacker is told which rounds held the record"),
-        ({"participation": "secret"}, "nobody is told when"),
+        ({"participation": "known"}, "the attacker knows which rounds used the record"),
+        ({"participation": "secret"}, "the attacker does not know when"),
         ({"person": 3}, "up to 3 records of a person"),
     ],
 )

@@ -104,11 +104,12 @@ def test_a_thousand_updates_are_distributed_as_flowers_local_dp_sends_them() -> 
     flwr = pytest.importorskip("flwr.app")
     part = LocalDpMod(0.7, 0.01, 3.0, 1e-4)
     (transform,) = part.transforms(small())
-    draw, left = np.random.default_rng(0), ([], [])
+    draw = np.random.default_rng(0)
+    left: tuple[list[float], list[float]] = ([], [])
     np.random.seed(1)  # noqa: NPY002 - Flower draws from numpy's global generator
     for number in range(1000):
         start, update = draw.normal(size=20), draw.normal(size=20) * 10 ** draw.uniform(-2, 1)
-        clipped = update * min(1.0, 0.7 / np.linalg.norm(update))
+        clipped = update * min(1.0, 0.7 / float(np.linalg.norm(update)))
 
         messages = [
             SimpleNamespace(
@@ -462,6 +463,9 @@ def test_a_job_is_read_by_the_filters_of_its_training(tmp_path: Path) -> None:
     two = job(job(tmp_path / "d", PERCENTILE), SVT, app="other")
     with pytest.raises(InvalidInput, match="differently"):
         Setting.parse(str(two))
+    ours = {"path": "trilemma.deployment.nvflare.site_filters.ProtectUpdate", "args": {}}
+    with pytest.raises(InvalidInput, match="protects by trilemma"):
+        Setting.parse(str(job(tmp_path / "g", ours)))
     with pytest.raises(InvalidInput, match="not known here"):
         Setting.parse(str(job(tmp_path / "e", {"path": "my.Filter", "args": {}})))
     (tmp_path / "f").mkdir()

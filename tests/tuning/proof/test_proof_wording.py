@@ -77,7 +77,7 @@ def test_nothing_proved_says_so() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "helped by more than one client, or departs from secret-sharing"),
+        ({}, "helped by more than one client, or departs from secret sharing"),
         ({}, "noise of 6 honest clients"),
         ({"helpers": 0}, "helped by any client, or departs"),
         ({}, "A person with more than one record."),

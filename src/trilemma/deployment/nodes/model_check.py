@@ -11,8 +11,7 @@ question that a server could ask. On the probes, with labels drawn at random, it
     loudest  the probe with the largest part in all gradients: a unit that drowns the others
     scale    a layer's longest row or column over its middle one
     step     how far the model went since the last accepted one, over the longest step before
-    jump     how far a layer's farthest unit went since then, over the length of the middle one
-             and five of its steps: units that were put in place of trained ones
+    jump     how far a unit went since then, over its length: one put in place of another
 
 What it cannot see: a unit for one record that no probe resembles, as large as others (a silent
 trapdoor), in the first model, where there is nothing to compare with, or moved there by small
@@ -50,7 +49,7 @@ _FEWEST: Final = 8  # units of a layer that is looked at
 _ROWS: Final = 1024  # places of probes by which units are compared
 _TWIN: Final = 0.99  # correlation of two units that are twins
 _PROBES: Final = 64
-_STEPS: Final = 5.0  # of middle units, that a unit may go at once
+_STEPS: Final = 2.0  # of middle units, that a unit may go besides
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Limits:
     loudest: float = 0.5
     scale: float = 50.0
     step: float = 10.0
-    jump: float = 1.0
+    jump: float = 1.1
 
 
 LIMITS: Final = Limits()
@@ -160,7 +159,7 @@ def _alarms(measures: Mapping[str, float], limits: Limits) -> list[str]:
             "a unit's weights are {:.0f} times as long as usual",
         ),
         ("step", lambda v: v > limits.step, "the model moved {:.0f} times as far as ever before"),
-        ("jump", lambda v: v > limits.jump, "a unit moved by {:.0%} of its usual length"),
+        ("jump", lambda v: v > limits.jump, "a unit moved by {:.0%} of its length"),
     ]
     return [
         text.format(measures[name])
@@ -288,9 +287,10 @@ def _scale(model: nn.Module) -> float:
 
 
 def _jump(now: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> float:
-    """Of each tensor with a row for each unit, how far the farthest row went.
+    """Of each tensor with a row for each unit, the longest step of a row over its length.
 
-    In lengths of the middle row, and in steps of the middle one where those are long.
+    That is the longer one of its two lengths, or the middle row's; and as much as middle rows
+    went, which noise moves all.
     """
     largest = 0.0
     for name, value in now.items():
@@ -298,10 +298,10 @@ def _jump(now: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -
             continue
         rows, earlier = (model[name].double().flatten(1) for model in (now, before))
         if rows.shape == earlier.shape:
-            steps = (rows - earlier).norm(dim=1)
-            usual = float(earlier.norm(dim=1).median() + _STEPS * steps.median())
-            if usual > 0:
-                largest = max(largest, float(steps.max()) / usual)
+            steps, lengths = (rows - earlier).norm(dim=1), earlier.norm(dim=1)
+            usual = torch.maximum(rows.norm(dim=1), lengths).clamp(min=lengths.median())
+            usual = (usual + _STEPS * steps.median()).clamp(min=1e-300)
+            largest = max(largest, float((steps / usual).max()))
     return largest
 
 

@@ -25,8 +25,8 @@ GLOSSARY: Final[dict[str, str]] = {
     "knowledge": "What the attacker knows besides the model, the protocol and the messages: "
     "nothing, public records, the candidates, all other records; at the top, anything. A "
     "protection that holds for one kind of knowledge holds for those before it.",
-    "participation": "Which rounds used the record. Where it is known, the attacker is told; "
-    "where it is secret, each round draws records by chance and nobody is told.",
+    "participation": "Which rounds used the record. It is known to the attacker, or secret: "
+    "each round draws records by chance.",
     "tested": "Every attack of that knowledge played games that had no part in choosing the "
     "protection, and each passed a test of its own. The confidence is that of the whole "
     "procedure.",

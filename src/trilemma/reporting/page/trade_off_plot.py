@@ -100,12 +100,12 @@ def trade_off_plot(found: TradeOff) -> TradeOffPlot:
 
 def trade_off_words(found: TradeOff) -> str:
     """Whose rates these are, under which conditions, in a few sentences."""
-    known = "which of them used the record" if found.participation == "known" else "not which"
+    knows = "knows" if found.participation == "known" else "does not know"
     seen = "message" if found.summed == 1 else f"sum of {found.summed} clients"
     noises = "one honest noise is" if found.noises == 1 else f"{found.noises} honest noises are"
     return (
         f"One recipe, with less and more noise. Each attacker sees all {found.rounds:,} rounds, "
-        f"is told {known}, and guesses once among {found.candidates} candidates; in each {seen}, "
+        f"{knows} which of them used the record, and guesses once among {found.candidates} candidates; in each {seen}, "
         f"{noises} counted. Accuracy is that of {count(found.seeds, 'training')} with all clients "
         f"at each noise, lost against the federation's own batches without protection"
         f"{_against_best(found)}. Intervals hold all at once, at "

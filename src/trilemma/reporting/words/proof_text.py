@@ -91,9 +91,9 @@ def readings(proof: Certificate) -> tuple[str, ...]:
 
 def conditions(proof: Certificate) -> dict[str, str]:
     """What the proof rests on, to be kept by whoever deploys."""
-    drawn = "each round draws the record by chance, and nobody is told when"
+    drawn = "each round draws the record by chance, and the attacker does not know when"
     if proof.participation == "known":
-        drawn = "the attacker is told which rounds held the record"
+        drawn = "the attacker knows which rounds used the record"
     helped = "no client helps the attacker"
     if proof.helpers:
         helped = f"{count(proof.helpers, 'client')} may help the attacker"

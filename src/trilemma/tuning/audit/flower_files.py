@@ -8,9 +8,10 @@ assigned once, or entries of the app's configuration.
 from __future__ import annotations
 
 import ast
+import inspect
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -128,11 +129,10 @@ class _Source:
         """What a name stands for; None if it is assigned twice."""
         found: dict[str, ast.expr | None] = {}
         for node in ast.walk(self.tree):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    found[target.id] = None if target.id in found else node.value
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        found[target.id] = None if target.id in found else node.value
         return found
 
     def name(self, node: ast.expr) -> str:
@@ -232,9 +232,7 @@ class _App:
                 f"{source.path}, line {call.lineno}: the arguments of {name} are not written out; "
                 "give the setting as text."
             )
-        places = [
-            field.name for field in fields(FRAMEWORKS[f"flower.{_OURS.get(name, name)}"])
-        ]  # those of Flower's own
+        places = list(inspect.signature(FRAMEWORKS[_part_of_call(name)]).parameters)
         if name in _WRAPPERS:
             places.insert(0, "strategy")
         given = dict(zip(places, call.args, strict=False))

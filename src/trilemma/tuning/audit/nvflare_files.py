@@ -118,6 +118,11 @@ def _parts(path: Path, filters: list[dict[str, Any]]) -> Iterator[Part]:
     for entry in _outgoing(filters):
         full = str(entry.get("path") or entry.get("class_path") or entry.get("name") or "")
         name = f"nvflare.{full.rpartition('.')[2]}"
+        if name == "nvflare.ProtectUpdate":
+            raise InvalidInput(
+                f"{path} protects by trilemma; audit the protection that its AdmitTask names, in "
+                "args or in the verdict there."
+            )
         if name not in FRAMEWORKS:
             known = ", ".join(known for known in FRAMEWORKS if known.startswith("nvflare"))
             raise InvalidInput(

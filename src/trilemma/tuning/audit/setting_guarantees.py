@@ -13,14 +13,21 @@ Everything else (clipping, selection, quantisation, the percentile filter) prove
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from trilemma.accounting.guarantee import honest_noises, usual_threshold
 from trilemma.accounting.local_steps import client_level, record_level
-from trilemma.accounting.noise_calibration import epsilon, leakage_supremum, success_bound
+from trilemma.accounting.noise_calibration import (
+    epsilon,
+    leakage_supremum,
+    noise_multiplier_for,
+    success_bound,
+)
 from trilemma.accounting.sampled_training import Training
 from trilemma.beliefs.belief import bernoulli_leakage
+from trilemma.errors import InvalidInput
 from trilemma.protection.transforms.randomization import Randomization
 from trilemma.protection.transforms.sparse_vector import SparseVector
 from trilemma.protection.transforms.update_clipping import Clipping, ClippingSchedule
@@ -33,8 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["DELTA", "Guaranteed", "guarantees", "noise_needed"]
 
 DELTA: Final = 1e-5
-_MOST: Final = 64.0  # logarithm of the largest factor that is tried
-_SHARE: Final = 1e-3  # by which the noise may exceed the least, so as to end on the safe side
 Against = Literal["server", "others"]
 
 
@@ -181,24 +186,9 @@ def noise_needed(run: Run, scenario: Scenario, *, rounds: int, budget: float) ->
 
     1 where it is kept already.
     """
-    levels = _trainings(run.sent, run, scenario, rounds, "server")
-    if not levels:
-        return None
-
-    def leaks(factor: float) -> float:
-        several = (
-            replace(own, noise_multiplier=own.noise_multiplier * factor) for _, own, _ in levels
-        )
-        return min(leakage_supremum(own)[0] for own in several)
-
-    if leaks(1.0) <= budget:
-        return 1.0
-    low, high = 0.0, 1.0
-    while leaks(math.exp(high)) > budget:
-        low, high = high, 2 * high
-        if high > _MOST:
-            return None
-    while high - low > _SHARE:
-        middle = (low + high) / 2
-        low, high = (middle, high) if leaks(math.exp(middle)) > budget else (low, middle)
-    return math.exp(high)
+    factors = []
+    for _, own, _ in _trainings(run.sent, run, scenario, rounds, "server"):
+        with suppress(InvalidInput):  # of a budget that no noise keeps
+            least = noise_multiplier_for(budget, rounds=own.rounds, q=own.q)
+            factors.append(least / own.noise_multiplier)
+    return max(1.0, min(factors)) if factors else None

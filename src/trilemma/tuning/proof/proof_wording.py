@@ -58,8 +58,9 @@ def proved_limits(
         sentences.append("The server. It sees more than a client does: tune against it.")
     if proof.survivors > 1:
         helped = f"more than {_clients(proof.helpers)}" if proof.helpers else "any client"
+        protocol = transport.replace("-", " ")
         sentences.append(
-            f"A server that is helped by {helped}, or departs from {transport}. It sees more than "
+            f"A server that is helped by {helped}, or departs from {protocol}. It sees more than "
             f"sums, and the noise of {proof.survivors} honest clients is counted in every sum."
         )
     if proof.rounds == 1:
