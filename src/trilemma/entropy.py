@@ -1,4 +1,4 @@
-"""The one door to randomness: `Seeded` for measurement, `System` for secrets.
+"""The one source of randomness: `Seeded` for measurement, `System` for secrets.
 
 The two are unrelated types on purpose. Cryptography accepts `System` only, so a seed can never
 become a key by accident; measurement accepts `Seeded` only, so a result can always be repeated.

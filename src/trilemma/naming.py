@@ -1,4 +1,4 @@
-"""One door for objects that a user names as module:object: scenarios, mechanisms, attacks."""
+"""The one way to objects that a user names as module:object: scenarios, mechanisms, attacks."""
 
 from __future__ import annotations
 

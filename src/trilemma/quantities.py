@@ -1,4 +1,4 @@
-"""Numbers at the door: plain Python ones, of a size that arithmetic and messages can bear."""
+"""Numbers that users give: plain Python ones, of a size that arithmetic and messages can bear."""
 
 from __future__ import annotations
 
