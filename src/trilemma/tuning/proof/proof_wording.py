@@ -66,8 +66,8 @@ def proved_limits(
         sentences.append("Several rounds. An attacker who combines their updates learns more.")
     if proof.participation == "secret":
         sentences.append(
-            "Clients that take part in fewer rounds. The fewer there are, the worse they hide which "
-            "of them used a record."
+            "Clients that take part in fewer rounds. The fewer there are, the worse they hide "
+            "which of them used a record."
         )
     if proof.level == "client":
         sentences.append("A person who is behind several clients.")
