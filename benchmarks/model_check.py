@@ -207,7 +207,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|---|---|",
         *rows,
         "",
-        f"{alarms} alarms in {total:,} looks.",
+        f"{alarms} alarms in {total:,} looks. The limit of `jump` was set by these trainings.",
         "",
         "## Crafted models",
         "",
