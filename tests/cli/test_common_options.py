@@ -43,7 +43,7 @@ BAD = {
     "models": (["--models", "0"], "units must be at least 1"),
     "workers": (["--workers", "0"], "workers must be at least 1"),
     "seed": (["--seed", "-1"], "seed must be a non-negative integer"),
-    "alpha": (["--alpha", "-1"], "alpha (of the Dirichlet law) must be positive"),
+    "alpha": (["--alpha", "-1"], "alpha (of the Dirichlet distribution) must be positive"),
     "option": (["--unit", "3"], "No such option"),
 }
 

@@ -19,7 +19,7 @@ from trilemma.settings import Federated, Searched, command_line
 from trilemma.tuning.request import KNOWLEDGE, NOT_OF_A_FRONT, Request
 
 COMMANDS: Any = typer.main.get_command(app)
-BESIDES = {"settings", "workers", "ray", "out", "fresh", "as_json", "storage", "help"}
+BESIDES = {"settings", "workers", "ray", "out", "fresh", "as_json", "full", "storage", "help"}
 
 
 def parsed(words: list[str], command: str = "tune", *models: Any) -> tuple[Any, ...]:

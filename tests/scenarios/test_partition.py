@@ -1,4 +1,4 @@
-"""Records split over clients: evenly, or by a Dirichlet law."""
+"""Records split over clients: evenly, or by a Dirichlet distribution."""
 
 from __future__ import annotations
 

@@ -211,7 +211,8 @@ def check_mean(loss: Loss, outputs: torch.Tensor, labels: torch.Tensor) -> None:
         once = loss(outputs, labels)
         twice = loss(torch.cat([outputs, outputs]), torch.cat([labels, labels]))
     except Exception as error:  # what else it cannot be computed for is told by those who need it
-        if labels.is_floating_point() and labels.ndim == 1 and outputs.ndim == 2:
+        several = outputs.ndim == 2 and outputs.shape[1] > 1
+        if labels.is_floating_point() and labels.ndim == 1 and several:
             raise InvalidInput(
                 f"the loss cannot take labels that are floats ({first_line(error)}); give "
                 f"classes as whole numbers, labels.long(), and numbers to be predicted in the "
