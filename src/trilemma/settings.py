@@ -43,7 +43,8 @@ class Federated(Settings):
     cohort: int | None = Field(default=None, description="Clients of a round [all].")
     batch: int | None = Field(default=None, description="S, records of one update.")
     alpha: float | None = Field(
-        default=None, description="Split by a Dirichlet distribution with this alpha; default even."
+        default=None,
+        description="Split by a Dirichlet distribution with this alpha; default even.",
     )
     device: str | None = Field(default=None, description="cpu or cuda.")
 

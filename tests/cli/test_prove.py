@@ -23,9 +23,8 @@ def test_the_answer_fits_80_columns_and_names_the_odds(
     answer = " ".join(out.split())
     rate = float(norm.cdf(norm.ppf(0.01) + 0.9062))
     assert "100 equally likely records, sees all 150 rounds" in answer
-    assert f"helped by at most one client, guesses the right one in at most {100 * rate:.1f}" in (
-        answer
-    )
+    most = math.ceil(100 * rate)
+    assert f"is helped by one client singles the right one out in at most {most} of" in answer
     assert "6 honest noises count" in answer
 
 

@@ -24,7 +24,7 @@ def figures(
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw ladder, leakage, costs, front and ranking of a run as SVG or PNG files.
+    """Draw success rates, leakage, costs, front and ranking of a run as SVG or PNG files.
 
     Example: trilemma figures runs/first --out paper/figures --format svg
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trilemma.accounting.noise_calibration import success_bound
 from trilemma.reporting.words.numbers import at_most, bound, number
 from trilemma.reporting.words.terminal import Printer
+from trilemma.tuning.proof.success_sentence import singled_out
 
 if TYPE_CHECKING:
     from trilemma.accounting.guarantee import Guarantee
@@ -20,21 +21,16 @@ _FINE: Final = 5  # digits of noise, so that rounding up adds none
 
 def headline(guarantee: Guarantee) -> str:
     """Who attacks, knowing what, over how many rounds, and how often it succeeds at most."""
-    rounds, size = guarantee.training.rounds, _SIZE
-    seen = "sees the round" if rounds == 1 else f"sees all {rounds:,} rounds"
-    one = "record" if guarantee.level == "record" else "client"
-    rate = at_most(guarantee.success[size])
-    return (
-        f"An attacker who starts with {size} equally likely {one}s, {seen}{_helped(guarantee)}, "
-        f"guesses the right one in at most {rate} attempts; blind guessing gives 1. Proved."
+    training = guarantee.training
+    return singled_out(
+        guarantee.level,
+        _SIZE,
+        guarantee.success[_SIZE],
+        rounds=training.rounds,
+        helpers=0 if guarantee.transport == "plain" else guarantee.helpers,
+        secret=training.participation == "secret",
+        client=False,
     )
-
-
-def _helped(guarantee: Guarantee) -> str:
-    if guarantee.transport == "plain" or not guarantee.helpers:
-        return ""
-    clients = "one client" if guarantee.helpers == 1 else f"{guarantee.helpers} clients"
-    return f" and is helped by at most {clients}"
 
 
 def conditions(guarantee: Guarantee) -> tuple[str, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from trilemma.observations import Adversary
-from trilemma.quantities import cases_at_most
 from trilemma.tuning.families.proof_conditions import KEPT
+from trilemma.tuning.proof.success_sentence import in_clients, singled_out
 
 if TYPE_CHECKING:
     from trilemma.tuning.request import Request
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["proved_headline", "proved_limits"]
 
 _SIZE = 100  # of the candidate set that is quoted where all are claimed
-_FEW = 5  # cases of 100 above which they are counted whole
 
 
 def proved_headline(proof: Certificate | None, request: Request, transport: str) -> str:
@@ -28,25 +26,15 @@ def proved_headline(proof: Certificate | None, request: Request, transport: str)
     if proof is None:
         return f"A proof that the leakage is at most {request.budget:g} for every attacker: none."
     size = _SIZE if proof.candidates is None else proof.candidates
-    seen = "the round" if proof.rounds == 1 else f"all {proof.rounds:,} rounds"
-    who = "Someone who"
-    if request.adversary is Adversary.CLIENT:  # of messages it sees none
-        who, seen = "A client that", f"only the means of {seen}"
-    does = [f"holds {size:,} equally likely {proof.level}s", f"sees {seen}"]
-    if proof.participation == "secret":
-        does.append("does not know which of them used the record")
-    if proof.helpers and transport != "plain":
-        does.append(f"is helped by {_clients(proof.helpers)}")
-    cases = cases_at_most(proof.success[size])
-    return (
-        f"{who} {', '.join(does[:-1])} and {does[-1]} singles the right one out in at most "
-        f"{math.ceil(cases) if cases > _FEW else cases:.3g} of 100 attempts; guessing gives "
-        f"{100 / size:.2g}. Proved."
+    return singled_out(
+        proof.level,
+        size,
+        proof.success[size],
+        rounds=proof.rounds,
+        helpers=0 if transport == "plain" else proof.helpers,
+        secret=proof.participation == "secret",
+        client=request.adversary is Adversary.CLIENT,
     )
-
-
-def _clients(number: int) -> str:
-    return "one client" if number == 1 else f"{number} clients"
 
 
 def proved_limits(
@@ -57,7 +45,7 @@ def proved_limits(
     if adversary is Adversary.CLIENT:
         sentences.append("The server. It sees more than a client does: tune against it.")
     if proof.survivors > 1:
-        helped = f"more than {_clients(proof.helpers)}" if proof.helpers else "any client"
+        helped = f"more than {in_clients(proof.helpers)}" if proof.helpers else "any client"
         protocol = transport.replace("-", " ")
         sentences.append(
             f"A server that is helped by {helped}, or departs from {protocol}. It sees more than "
