@@ -92,16 +92,18 @@ def summary(verdict: Verdict) -> str:
     """The answer as text: at most 23 lines of 80 columns."""
     first = answer(verdict)
     lines = [*textwrap.wrap(first.headline, _WIDTH), ""]
-    for name, said in (*first.facts, ("not covered", " ".join(first.not_covered))):
+    facts = (*first.facts, ("not covered", " ".join(first.not_covered)))
+    wide = max(_LABEL, 2 + max(len(name) for name, _ in facts))
+    for name, said in facts:
         lines += textwrap.wrap(
             said,
             _WIDTH,
-            initial_indent=f"{name[:1].upper()}{name[1:]}".ljust(_LABEL),
-            subsequent_indent=" " * _LABEL,
+            initial_indent=f"{name[:1].upper()}{name[1:]}".ljust(wide),
+            subsequent_indent=" " * wide,
             break_on_hyphens=False,
         )
     if len(lines) > _LINES:
-        lines = [*lines[: _LINES - 1], " " * _LABEL + "[more: report.html, or --full]"]
+        lines = [*lines[: _LINES - 1], " " * wide + "[more: report.html, or --full]"]
     return "\n".join(lines)
 
 
