@@ -70,6 +70,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", SHIPPED.values(), ids=SHIPPED)
 def test_the_changes_that_ship_it_are_all_that_is_needed(code: str, changed: Path) -> None:
     done = subprocess.run(

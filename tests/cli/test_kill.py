@@ -147,6 +147,7 @@ def test_real_attacks_by_one_two_and_four_workers_and_after_kills(tmp_path: Path
     assert comparable(rough) == comparable(one)
 
 
+@pytest.mark.slow
 def test_an_estimate_that_was_killed(tmp_path: Path) -> None:
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     finished(estimate(calm, 4, 1))

@@ -14,6 +14,7 @@ from trilemma.paper_framework.paper_result import Paper
 SMALL = ("--scenario", f"{OWN}:small", "--clients", "2", "--models", "2", "--attempts", "2")
 
 
+@pytest.mark.slow
 def test_one_command_gives_constants_optima_and_measurements(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_log_names_the_points(calm: tuple[Path, str]) -> None:
     assert re.search(r"trial 1, randomization at 0, finished on \d+ chunks", log)
 
 
+@pytest.mark.slow
 def test_kill_9_resume_and_go_on(calm: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "rough"
     words = ["pareto", *QUICK, "--out", str(folder)]
@@ -144,6 +145,7 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_two_machines_share_a_study_in_postgresql(postgres: str, tmp_path: Path) -> None:
     words = ["pareto", *QUICK, "--storage", postgres]
     machines = [

@@ -176,6 +176,7 @@ def bounds(case: Case, name: str, k: int, gamma: mpf) -> tuple[mpf, mpf]:
     return mpf(0), c5 * tv
 
 
+@pytest.mark.slow
 def test_200_random_calls_agree_with_the_plain_formulas(
     call: Callable[[Case], dict[str, dict[str, object]]],
 ) -> None:

@@ -70,6 +70,7 @@ def test_enough_noise_keeps_the_budget_by_proof_and_the_command_ends_with_0(
     assert found.as_json() == document, "the same run, from Python"
 
 
+@pytest.mark.slow
 def test_too_little_noise_ends_with_1_and_a_setting_that_is_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
