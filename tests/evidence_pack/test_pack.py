@@ -151,7 +151,7 @@ def test_a_verdict_of_nothing_is_evidence_too(run: Path) -> None:
     found = examples.verdict(chosen=None, statement="No protection was shown to keep the budget.")
     found.save(run / "verdict.json")
     text = (packed(run, "pack").path / "README.txt").read_text()
-    assert "No protection was shown" in text
+    assert "\nNo: some protections keep the limit you set" in text
     assert "[not covered]" in text
 
 

@@ -25,7 +25,7 @@ from trilemma.evidence_pack.statement import (
 )
 from trilemma.observations import Adversary
 from trilemma.reporting.words import numbers as words
-from trilemma.reporting.words.answer import final_tests, verdict_metric
+from trilemma.reporting.words.answer import answer, final_tests, verdict_metric
 from trilemma.reporting.words.knowledge_text import KNOWS
 from trilemma.reporting.words.trade_off_text import ATTACKERS
 
@@ -77,7 +77,7 @@ def state(verdict: Verdict, text: bytes, day: date, signer: Signer | None) -> St
     better = () if proof else (_BETTER,)
     year = f"{day.year + 1}-{day.month:02}-{min(day.day, 28):02}"
     return Statement(
-        answer=verdict.headline if chosen else f"{verdict.statement} {verdict.advice}".strip(),
+        answer=" ".join(filter(None, (answer(verdict).headline, verdict.advice))),
         protection=None if verdict.protection is None else verdict.protection.describe(),
         basis=verdict.basis,
         threat_model=_threat_model(verdict, status),
