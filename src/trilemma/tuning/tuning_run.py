@@ -93,8 +93,6 @@ def tune(
                 answered(verdict_on(plan, choice, {}, pending=True))
             # What is proved is attacked first: that says most of it.
             found |= scheduler.run_all({"first": beside(plan, choice.chosen)}, until=until)
-        if said := _with_group_norm(plan, run, workers, ray, ticker):
-            found["group-norm"] = (said,)
         others = list(attacked(plan).items())
         size = max(2, workers)  # families side by side, so that some of them end
         for start in range(0, len(others), size):
@@ -106,6 +104,8 @@ def tune(
             remaining.expect(possible_further(plan, pictures=pictures))
         if answered is not None and choice.chosen is not None:
             answered(verdict_on(plan, choice, {}, pending=True))
+        if said := _with_group_norm(plan, run, workers, ray, ticker):
+            found["group-norm"] = (said,)
         for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
             found |= scheduler.run_all({name: procedure}, until=until)
         for name, control in controls(plan).items():
