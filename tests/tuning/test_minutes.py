@@ -52,6 +52,7 @@ def test_a_proof_is_told_before_anything_is_attacked() -> None:
     assert other.statement == "Not finished: 0 games were played."
 
 
+@pytest.mark.slow
 def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = ask(scenario, **ASKED, out=tmp_path / "whole", quiet=True)
     short = ask(scenario, **ASKED, out=tmp_path / "ended", minutes=1e-9, quiet=True)
