@@ -199,3 +199,8 @@ def test_an_import_upwards_inside_a_room_is_seen() -> None:
     upwards = "from trilemma.protection.session_rounds import run_round"
     assert upward_inside("protection", "transforms", upwards) == {"session_rounds"}
     assert not upward_inside("protection", "round_arithmetic", upwards)
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = [path.stem for path in FILES if path.stem not in ("__init__", "__main__", "base")]
+    assert {name for name in names if names.count(name) > 1} == set()

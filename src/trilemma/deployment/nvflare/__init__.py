@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from trilemma.deployment.nvflare.server_step import VerdictStep, verdict_recipe
 from trilemma.deployment.nvflare.site_filters import AdmitTask, BindScope, ProtectUpdate
-from trilemma.deployment.nvflare.training import local_update
+from trilemma.deployment.nvflare.local_updates import local_update
 
 __all__ = [
     "AdmitTask",
