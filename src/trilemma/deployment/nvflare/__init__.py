@@ -8,9 +8,9 @@ docs/nvflare.md says what each side can read, and whom one has to trust for it.
 
 from __future__ import annotations
 
+from trilemma.deployment.nvflare.local_updates import local_update
 from trilemma.deployment.nvflare.server_step import VerdictStep, verdict_recipe
 from trilemma.deployment.nvflare.site_filters import AdmitTask, BindScope, ProtectUpdate
-from trilemma.deployment.nvflare.local_updates import local_update
 
 __all__ = [
     "AdmitTask",
