@@ -1,4 +1,4 @@
-"""Layers that torch.func does not map, in classifiers as people write them."""
+"""Recurrent classifiers as people write them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_recurrent_classifiers_are_trained_and_attacked(
     clients = [series(40, client) for client in range(3)]
     training = LocalTraining(batch=2, lr=0.5, record_clip=clip)
     scenario = Scenario(Classifier(kind), cross_entropy, clients, series(60, 9), training)
-    assert scenario.task.way.kind == "looped"
+    assert scenario.task.way.kind == "recorded"
     assert {"dlg", "gaussian-posterior"} <= set(suite_of(scenario, "candidates").attacks)
     work = JobRunner(scenario, None, 1, 1, 0, "rest")()
     for name in ("gaussian-posterior", "exact-posterior"):

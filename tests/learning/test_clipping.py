@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma.learning import Task, Way, clipped_products, clipped_sums, clipping
+from trilemma.learning.recurrent import unroll
 
 WAYS = (Way(), Way("looped", "asked for"))
 RECORDS = 12
@@ -68,11 +69,18 @@ def perceptron() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 7), nn.Sigmoid(), nn.Linear(7, 3))
 
 
+def unrolled() -> nn.Module:
+    model = Recurrent()
+    unroll(model)
+    return model
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = {
     "perceptron": (perceptron, lambda: torch.randn(RECORDS, 5)),
     "convolutions": (convolutions, lambda: torch.randn(RECORDS, 1, 8, 8)),
     "words": (Words, lambda: torch.randint(0, 20, (RECORDS, 6))),
     "tied": (Tied, lambda: torch.randn(RECORDS, 5)),
+    "recurrent": (unrolled, lambda: torch.randn(RECORDS, 5, 4)),
 }
 
 
@@ -177,7 +185,7 @@ def test_a_record_without_a_finite_gradient_adds_nothing(name: str, way: Way) ->
 
 
 @pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e6, 1e18, 3e37])
-@pytest.mark.parametrize("name", ["perceptron", "convolutions", "words", "tied"])
+@pytest.mark.parametrize("name", ["perceptron", "convolutions", "words", "tied", "recurrent"])
 @pytest.mark.parametrize("way", WAYS, ids=["vmapped", "looped"])
 def test_no_contribution_exceeds_the_clip_at_crafted_weights(
     scale: float, name: str, way: Way

@@ -22,6 +22,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from trilemma.errors import InvalidInput
 from trilemma.learning.batch_norm_statistics import send_statistics
+from trilemma.learning.recurrent import unroll
 
 if TYPE_CHECKING:
     from trilemma.updates import Layout
@@ -50,9 +51,11 @@ def fitted(model: nn.Module, sent_at: float | None = None) -> tuple[nn.Module, t
 
     BatchNorm in train mode keeps to the statistics of the batch at hand; where clients send the
     running ones along, with local steps of `sent_at`, those become parameters. Dropout is off.
-    Hugging Face's attention is computed in plain operations, which have second derivatives.
+    Hugging Face's attention and recurrent layers are computed in plain operations, which have
+    second derivatives.
     """
     made = copied(model)
+    unroll(made)
     huggingface: Iterator[Any] = made.modules()
     for item in huggingface:
         if hasattr(item, "set_attn_implementation"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from trilemma.attacks.crafted import hidden_linear
+from trilemma.federation.recipe import Recipe
 from trilemma.game.costs import fewest_rounds
-from trilemma.game.jobs import AttackJob
+from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.tuning.calibration.outcomes import UNPROTECTED
 from trilemma.tuning.choice.choose import control_of
 from trilemma.tuning.choice.other_adversary import BESIDE_GAMES, craftable
@@ -14,12 +16,19 @@ from trilemma.tuning.choice.shown_results import possible_shown
 from trilemma.tuning.families.calibrator import CONTROL_GAMES
 from trilemma.tuning.pareto.family_curves import CURVE_SEEDS, possible_curves
 from trilemma.tuning.proof.attacks_on_proof import EFFORTS
-from trilemma.tuning.proof.baseline_search import FREE_TRAININGS, STEP_TRAININGS
+from trilemma.tuning.proof.baseline_search import (
+    AVERAGED_TRAININGS,
+    FREE_TRAININGS,
+    REFINED_TRAININGS,
+    STEP_TRAININGS,
+)
+from trilemma.tuning.proof.noise_for_budget import Proof
 from trilemma.tuning.proof.noise_sweep import possible_trade_off
 from trilemma.tuning.results.gallery import RECORDS
 from trilemma.tuning.time_left import Kind, Range, Work, kind_of
 
 if TYPE_CHECKING:
+    from trilemma.learning import LocalTraining
     from trilemma.tuning.families.family import Family
     from trilemma.tuning.plan import Plan
 
@@ -108,12 +117,19 @@ def _proved(plan: Plan, family: Family, *, searches: bool) -> Work:
 
     Families share these: the first one's are certain.
     """
-    seeds = len(plan.pricing.seeds)
-    (least, greatest), (few, many) = STEP_TRAININGS, FREE_TRAININGS
-    fewest = least + few + 2 * seeds  # the federation's own may be the best of all
-    most = greatest + many + 3 * seeds
-    priced = _priced(plan, family.carrier, certain=True)
-    return {**priced, _training(plan): Range(fewest if searches else 0, most)}
+    seeds, (least, most) = len(plan.pricing.seeds), STEP_TRAININGS
+    own = _training(plan, plan.scenario.local_training)
+    proved = _training(plan, Proof.of(plan, family.carrier).local_training)
+    work = Counter[tuple[Kind, str]]()
+    # The best training without protection, which is refined, may be of either kind.
+    work[own, "least"] += seeds + least + AVERAGED_TRAININGS
+    work[own, "most"] += 2 * seeds + most + AVERAGED_TRAININGS + REFINED_TRAININGS
+    work[proved, "least"] += seeds + FREE_TRAININGS
+    work[proved, "most"] += 2 * seeds + FREE_TRAININGS + REFINED_TRAININGS
+    return _priced(plan, family.carrier, certain=True) | {
+        kind: Range(work[kind, "least"] if searches else 0, work[kind, "most"])
+        for kind in (own, proved)
+    }
 
 
 def _priced(plan: Plan, carrier: str, *, certain: bool = False) -> dict[Kind, Range]:
@@ -126,5 +142,6 @@ def _priced(plan: Plan, carrier: str, *, certain: bool = False) -> dict[Kind, Ra
     }
 
 
-def _training(plan: Plan) -> Kind:
-    return Kind("trainings", rounds=plan.pricing.rounds)
+def _training(plan: Plan, training: LocalTraining | None = None) -> Kind:
+    recipe = None if training is None else Recipe(training)
+    return kind_of(TrainJob("none", 0, plan.pricing.rounds, recipe))

@@ -29,13 +29,15 @@ class Kind:
     """Jobs whose units cost about the same.
 
     A unit is a game of `attacks` over `rounds`, a game whose belief is averaged over draws, a
-    training of `rounds`, or a pair of timed rounds. `carrier` hides single messages.
+    training of `rounds`, or a pair of timed rounds. `carrier` hides single messages. A proof's
+    trainings, and those that it is compared with, go `by_record` and mostly use all records.
     """
 
     what: Literal["games", "beliefs", "trainings", "timings"]
     attacks: tuple[str, ...] = ()
     rounds: int = 1
     carrier: str = "plain"
+    by_record: bool = False
 
 
 class Range(NamedTuple):
@@ -65,7 +67,8 @@ class Left(NamedTuple):
 def kind_of(job: Job) -> Kind:
     """The kind of a job."""
     if isinstance(job, TrainJob):
-        return Kind("trainings", rounds=job.rounds)
+        by_record = job.recipe is not None and job.recipe.local_training.by_record
+        return Kind("trainings", rounds=job.rounds, by_record=by_record)
     carrier = parse_protection(job.protection).transport.name
     if isinstance(job, AttackJob | BeliefJob):
         what: Literal["games", "beliefs"] = "games" if isinstance(job, AttackJob) else "beliefs"
@@ -177,9 +180,9 @@ class Remaining:
         if kind.what == "timings":
             return self._mean(unit for unit in self._units if unit.what == "timings")
         if kind.what == "trainings":
-            per_round = self._mean(
-                (unit for unit in self._units if unit.what == "trainings"), by_round=True
-            )
+            trainings = [unit for unit in self._units if unit.what == "trainings"]
+            alike = [unit for unit in trainings if unit.by_record == kind.by_record]
+            per_round = self._mean(alike or trainings, by_round=True)
             return None if per_round is None else per_round * kind.rounds
         alone = [self._alone(name, kind) for name in kind.attacks]
         return None if None in alone else sum(filter(None, alone))

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 from trilemma.game.jobs import AttackJob, CostJob, Job, TrainJob
 from trilemma.protection.protection import Protection
 from trilemma.protection.transports.secret_sharing.aggregation_transport import SecretSharing
+from trilemma.tuning.proof.noise_for_budget import Proof
 from trilemma.tuning.time_left import Kind
 
 if TYPE_CHECKING:
     from trilemma.execution.pool import WorkerPool
+    from trilemma.federation.recipe import Recipe
     from trilemma.tuning.plan import Plan
 
 __all__ = ["FIRST", "Timed", "timed"]
@@ -103,13 +105,13 @@ class _Watch:
 
     def _training(self, kind: Kind) -> float:
         """Of a few rounds, and a line through more of them: a training ends with its judgement."""
-        spec = _protection(self._plan, "plain")
-        first = self._seconds(TrainJob(spec, 0, _ROUNDS))
-        short = self._least(lambda: TrainJob(spec, 0, _ROUNDS))
+        spec, recipe = _protection(self._plan, "plain"), _recipe(self._plan, kind)
+        first = self._seconds(TrainJob(spec, 0, _ROUNDS, recipe))
+        short = self._least(lambda: TrainJob(spec, 0, _ROUNDS, recipe))
         self.once += max(0.0, first - short)
         if short > _BRIEF_S:
             return short * kind.rounds / _ROUNDS
-        long = self._least(lambda: TrainJob(spec, 0, _ROUNDS + _SOME_ROUNDS))
+        long = self._least(lambda: TrainJob(spec, 0, _ROUNDS + _SOME_ROUNDS, recipe))
         return short + max(0.0, long - short) / _SOME_ROUNDS * (kind.rounds - _ROUNDS)
 
     def _costs(self, kind: Kind) -> float:
@@ -156,9 +158,17 @@ def _said(kind: Kind) -> str:
         over = "one round" if kind.rounds == 1 else f"{kind.rounds} rounds"
         where = "the sum" if kind.carrier == "secret-sharing" else "single messages"
         return f"timing {', '.join(kind.attacks)} on {where} of {over}"
-    return (
-        "timing a training" if kind.what == "trainings" else f"timing rounds with {kind.carrier}"
-    )
+    if kind.what == "trainings":
+        return f"timing a training{' of a proof' if kind.by_record else ''}"
+    return f"timing rounds with {kind.carrier}"
+
+
+def _recipe(plan: Plan, kind: Kind) -> Recipe | None:
+    """How a training of this kind goes: as the federation's own (None), or as a proof's."""
+    proved = [family.carrier for family in plan.families if plan.proves(family)]
+    if not (kind.by_record and proved):
+        return None
+    return Proof.of(plan, proved[0]).recipe(plan.scenario, plan.pricing.rounds)
 
 
 def _protection(plan: Plan, carrier: str) -> str:

@@ -19,7 +19,9 @@ from trilemma.game.job_results import Failed
 from trilemma.game.jobs import Job, TrainJob
 from trilemma.learning import LocalTraining
 from trilemma.tuning.proof.baseline_search import (
+    AVERAGED_TRAININGS,
     FREE_TRAININGS,
+    REFINED_TRAININGS,
     STEP_TRAININGS,
     best_free,
     best_unprotected,
@@ -132,7 +134,13 @@ def test_the_best_training_has_the_freedoms_of_a_protected_one() -> None:
         trained(lambda recipe, _: float(recipe.warm_start is not None), begun),
     )
     assert warm.warm_start == WarmStart(9, 0.1)
-    assert len({job.key for job in begun if job.recipe != own}) == FREE_TRAININGS[1]
+    most = AVERAGED_TRAININGS + FREE_TRAININGS + REFINED_TRAININGS
+    assert len({job.key for job in begun if job.recipe != own}) == most
+    clipped = answered(
+        best_free(scenario, own, helped, 8),
+        trained(lambda recipe, _: float(recipe.local_training.record_clip == CLIP), done),
+    )
+    assert replace(clipped, server_lr=None, judge="test") == helped, "the protected one itself"
     best = answered(
         best_free(scenario, own, helped, 8),
         trained(lambda recipe, _: float(recipe == own), done),

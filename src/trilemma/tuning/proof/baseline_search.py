@@ -2,8 +2,8 @@
 
 The federation's own way at its best server step, climbed by factors of 2 and then of √2, constant
 or falling to zero; and the best of a few others with the freedoms that a protected training has:
-all records in a round, a server that averages or has momentum, centred layers, and a warm start
-where there are public records.
+all records in a round, clipped one by one or not, a server that averages or has momentum, centred
+layers, and a warm start where there are public records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from trilemma.federation.training import History
     from trilemma.game.scenario import Scenario
 
-__all__ = ["FREE_TRAININGS", "STEP_TRAININGS", "best_free", "best_unprotected", "climb"]
+__all__ = [
+    "AVERAGED_TRAININGS", "FREE_TRAININGS", "REFINED_TRAININGS", "STEP_TRAININGS", "best_free",
+    "best_unprotected", "climb",
+]  # fmt: skip
 
 _SEEDS: Final = (1000, 1001, 1002)  # none that utility is reported for
 _FARTHEST: Final = 8  # factors of 2 from where a climb starts
@@ -32,17 +35,16 @@ _AVERAGING, _MOMENTUM = 0.95, 0.9
 _AVERAGED_STEPS: Final = (1.0, 2.0, 4.0)  # over the best step without
 _MOMENTUM_STEPS: Final = (0.125, 0.25, 0.5)
 _CENTRED_STEPS: Final = (1.0, 2.0)  # over the best step without
+_CLIPPED_STEPS: Final = (1.0, 3.0)  # over the step under noise
 
 _CLIMB: Final = (3, _FARTHEST + 2)  # values that a climb by factors of 2 tries, and at most
 _FINER: Final = 2  # more that one by √2 tries
 STEP_TRAININGS: Final = tuple(len(_SEEDS) * 2 * (steps + _FINER) for steps in _CLIMB)
 """Trainings that `best_unprotected` takes, at least and at most."""
-_FREE: Final = len(_AVERAGED_STEPS) + len(_MOMENTUM_STEPS)
-FREE_TRAININGS: Final = (
-    len(_SEEDS) * _FREE,
-    len(_SEEDS) * (_FREE + len(_CENTRED_STEPS) + 1),
-)
-"""More that `best_free` takes, at least and at most."""
+AVERAGED_TRAININGS: Final = len(_SEEDS) * len(_AVERAGED_STEPS)
+FREE_TRAININGS: Final = len(_SEEDS) * (len(_MOMENTUM_STEPS) + len(_CLIPPED_STEPS))
+REFINED_TRAININGS: Final = len(_SEEDS) * (len(_CENTRED_STEPS) + 1)
+"""Trainings that `best_free` takes: as the federation's own, as protected ones, at most more."""
 
 Score = tuple[float, float]
 Scores = Callable[[Sequence[float]], Generator[Sequence[Any], list[Any], list[Score]]]
@@ -76,10 +78,11 @@ def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
 def best_free(
     scenario: Scenario, own: Recipe, protected: Recipe, rounds: int
 ) -> Procedure[Recipe]:
-    """The best unprotected training: the own one, one that averages, one with momentum.
+    """The best unprotected training: the own, one that averages, one with momentum, one clipped.
 
-    With momentum clients train as those of a proof do, but nothing is clipped. The best of them is
-    tried with the centred layers and the warm start of the `protected` recipe.
+    With momentum clients train as those of a proof do, but nothing is clipped; the clipped one is
+    the `protected` recipe without noise. The best of the others is tried with that recipe's
+    centred layers and warm start.
     """
     training = protected.local_training
     if training.algorithm == "fedsgd":
@@ -111,6 +114,11 @@ def best_free(
     if protected.warm_start is not None:
         tried = [replace(best[1], warm_start=protected.warm_start)]
         best = yield from _best(tried, rounds, best)
+    tried = [
+        replace(protected, server_lr=protected.step * factor, judge="choosing")
+        for factor in _CLIPPED_STEPS
+    ]
+    best = yield from _best(tried, rounds, best)
     return best[1]
 
 

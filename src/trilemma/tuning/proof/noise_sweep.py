@@ -16,6 +16,7 @@ import numpy as np
 from trilemma.accounting.noise_calibration import success_bound
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.beliefs.envelopes import envelopes
+from trilemma.federation.recipe import Recipe
 from trilemma.game.costs import in_points, paired_estimate
 from trilemma.game.job_results import Failed
 from trilemma.game.jobs import TrainJob
@@ -32,8 +33,9 @@ from trilemma.tuning.proof.attacks_on_proof import (
     ordered,
     recipe_of,
 )
+from trilemma.tuning.proof.noise_for_budget import Proof
 from trilemma.tuning.results.success_by_noise import AttackerRate, TradeOff, TradeOffPoint
-from trilemma.tuning.time_left import Kind
+from trilemma.tuning.time_left import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -164,13 +166,15 @@ def _attackers(
 def possible_trade_off(plan: Plan) -> dict[Kind, int]:
     """The games and trainings that it takes at most."""
     effort, rounds = EFFORTS[plan.request.preset], plan.claim.rounds
-    summed = any(family.seen != "message" for family in plan.families if plan.proves(family))
+    proved = [family for family in plan.families if plan.proves(family)]
+    summed = any(family.seen != "message" for family in proved)
+    recipe = Recipe(Proof.of(plan, proved[0].carrier).local_training)
     carrier = "secret-sharing" if summed else "plain"
     secret = plan.request.participation == "secret"
     strong = ("exact-posterior",) if secret else ("exact-posterior", "gaussian-posterior")
     work = {
         Kind("games", strong, rounds, carrier): effort.games * len(effort.factors),
-        Kind("trainings", rounds=plan.pricing.rounds): len(plan.pricing.seeds)
+        kind_of(TrainJob("none", 0, plan.pricing.rounds, recipe)): len(plan.pricing.seeds)
         * (len(effort.factors) - 1),
     }
     if not secret:
