@@ -55,20 +55,22 @@ def test_an_update_of_adapters_is_that_of_plain_autograd() -> None:
 
 def test_the_frozen_body_is_one_for_all_copies() -> None:
     made = scenario()
-    body = {id(parameter) for parameter in made.model.parameters() if not parameter.requires_grad}
+    frozen = [item for item in made.model.parameters() if not item.requires_grad]
+    body = {item.data_ptr() for item in frozen}
     own = {name for name, item in made.model.named_parameters() if item.requires_grad}
     recipe = replace(
         own_recipe(made), local_training=replace(made.local_training, record_clip=0.1)
     )
     fresh_weights(made, range(2))
     for other in (made.task.model, applied(recipe, made).task.model, made.as_given()):
-        frozen = {id(parameter) for parameter in other.parameters() if not parameter.requires_grad}
-        assert frozen == body
+        assert {item.data_ptr() for item in other.parameters() if not item.requires_grad} == body
         trained = {name for name, item in other.named_parameters() if item.requires_grad}
         assert trained == own
         assert not {
             id(parameter) for parameter in other.parameters() if parameter.requires_grad
         } & {id(parameter) for parameter in made.model.parameters()}
+    made.as_given().double()
+    assert {item.dtype for item in frozen} == {torch.float32}, "a copy that moves leaves the model"
 
 
 @pytest.mark.slow

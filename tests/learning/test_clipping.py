@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trilemma.learning import Task, Way, clipped_products, clipped_sums, clipping
+from trilemma.learning import Task, Way, clipped_products, clipped_sums, clipping, forward_memory
 from trilemma.learning.recurrent import unroll
 
 WAYS = (Way(), Way("looped", "asked for"))
@@ -249,7 +249,7 @@ def test_what_a_forward_pass_holds_bounds_the_records_at_once(
     task = Task(model, torch.nn.functional.cross_entropy, 2)
     weights = task.layout.flatten(dict(model.named_parameters())).detach()
     x, y = torch.rand(2, 6, 4), torch.zeros(2, 6, dtype=torch.long)
-    held = clipping.held_by_record(task, weights, x[0, 0], y[0, 0])
+    held = forward_memory.held_by_record(task, weights, x[0, 0], y[0, 0])
     assert 4 * 4096 <= held <= 3 * 4 * 4096
     shares = torch.full((2, 6), 1 / 6)
     whole = clipping.clipped_sums(task, weights, x, y, shares, 0.1)
@@ -261,7 +261,7 @@ def test_what_a_forward_pass_holds_bounds_the_records_at_once(
         return inner(*given)
 
     monkeypatch.setattr(clipping, "record_gradients", noting)
-    monkeypatch.setattr(clipping, "HELD_AT_ONCE", 5 * held)
+    monkeypatch.setattr(forward_memory, "HELD_AT_ONCE", 5 * held)
     parts = clipping.clipped_sums(task, weights, x, y, shares, 0.1)
     assert seen == [4, 4, 4], "two of each of two clients at once"
     torch.testing.assert_close(parts, whole)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trilemma.learning.precision import drawn_on, whole_floats
+from trilemma.learning.precision import drawn_on, short_products, whole_floats
 
 
 def broken() -> None:
@@ -23,6 +23,14 @@ def test_large_models_keep_what_was_set(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", before)
         with whole_floats(10**7):
             assert torch.backends.cudnn.allow_tf32 is before
+
+
+def test_short_products_end_with_their_block() -> None:
+    products = torch.backends.cuda.matmul
+    assert not products.allow_tf32
+    with short_products(), short_products():
+        assert products.allow_tf32
+    assert not products.allow_tf32
 
 
 def test_only_large_numbers_of_draws_depend_on_the_device() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.learning import Task, client_update, clipped_sums, traced
-from trilemma.learning.clipping import HELD_AT_ONCE, held_by_record
+from trilemma.learning.forward_memory import HELD_AT_ONCE, held_at_most, held_by_record
 from trilemma.learning.modules import copied, scores
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class Sending:
             self.one_by_one = self.task.way.reason if self._looped else None
             return self._clipped(weights, rows, self._shares(rows, present))
         gradients = rows.shape[1] if by_record else 1  # of a client
-        chunk = 1 if self.one_by_one else max(1, _WIDEST // (gradients * weights.numel()))
+        width = min(_WIDEST // (gradients * weights.numel()), self._room // rows.shape[1])
+        chunk = 1 if self.one_by_one else max(1, width)
         given, places = self._given(rows, present)
         every = self.task.way.vmap(self._send, places, chunk_size=chunk)
         # Poisson batches differ in size: recorded once each, they would be recorded for ever
@@ -83,7 +84,7 @@ class Sending:
         self, weights: torch.Tensor, rows: torch.Tensor, present: torch.Tensor | None
     ) -> torch.Tensor:
         """`updates` of U rounds at weights [U, m]: in one pass, or round by round."""
-        if self._looped or self._clips_many(rows):
+        if self._looped or self._clips_many(rows) or rows.numel() > self._room:
             masks: Iterable[torch.Tensor | None] = repeat(None) if present is None else present
             every = zip(weights, rows, masks, strict=False)
             return torch.stack([self.updates(*given) for given in every])
@@ -243,6 +244,11 @@ class Sending:
         if self._flops <= _BUSY_FLOPS:
             return None
         return f"a step of {self._flops / 1e6:.0f} Mflop keeps a CPU busy with one client"
+
+    @cached_property
+    def _room(self) -> int:
+        """Records whose forward passes may be held at once."""
+        return held_at_most(self.inputs) // self._held
 
     @cached_property
     def _held(self) -> int:

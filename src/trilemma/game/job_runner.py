@@ -30,7 +30,7 @@ from trilemma.game.playing.paper_leakage import paper_leakage
 from trilemma.game.prepared_models import fresh_weights
 from trilemma.game.recipe_scenarios import applied, own_recipe
 from trilemma.game.scenario import Scenario, Source
-from trilemma.learning.precision import whole_floats
+from trilemma.learning.precision import short_products, whole_floats
 from trilemma.protection.protection import Protection
 from trilemma.protection.specs import parse_protection
 
@@ -239,6 +239,7 @@ def _timed(own: Scenario, scenario: Scenario, task: CostJob) -> RoundCosts | Fai
     return found
 
 
+@short_products()
 def _trained(scenario: Scenario, task: TrainJob) -> History | Failed:
     protection, recipe = parse_protection(task.protection), task.recipe or own_recipe(scenario)
     try:

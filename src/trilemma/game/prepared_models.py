@@ -11,6 +11,7 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
+from trilemma.learning.forward_memory import held_at_most, held_by_record
 from trilemma.learning.modules import copied
 from trilemma.learning.precision import LARGE, drawn_on
 
@@ -64,13 +65,16 @@ def _gradients(
     """
     way = scenario.task.way
     step = way.grad(scenario.task.mean_loss)
-    if scenario.task.layout.size <= LARGE:
+    held = held_by_record(scenario.task, weights[0], inputs[0, 0], labels[0, 0])
+    room = held_at_most(weights) // (held * inputs.shape[1])
+    if scenario.task.layout.size <= LARGE and room > 1:
         together = way.vmap(step, randomness="different")
-        if not weights.is_cuda:
-            return together(weights, inputs, labels)  # type: ignore[no-any-return]
+        at_once = min(room, _AT_ONCE) if weights.is_cuda else room
         parts = zip(
-            *(torch.split(value, _AT_ONCE) for value in (weights, inputs, labels)), strict=True
+            *(torch.split(value, at_once) for value in (weights, inputs, labels)), strict=True
         )
+        if not weights.is_cuda:
+            return torch.cat([together(*part) for part in parts])
         return torch.cat(
             [traced(("steps",), scenario.task, together, part)(*part) for part in parts]
         )
@@ -85,11 +89,14 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
     They are drawn as `drawn_on` says.
     """
     device = drawn_on(scenario.device, scenario.task.layout.size)
-    own = scenario.initialise is None
-    model = (copied if own else copy.deepcopy)(scenario.task.model).to(device)
+    model = (copied if scenario.initialise is None else copy.deepcopy)(scenario.task.model)
+    rows, owners = [], _owners(model, scenario.task.layout.names)
     if scenario.initialise is None:
         _require_reset(model)
-    rows, owners = [], _owners(model, scenario.task.layout.names)
+        for _, owner, _ in owners:  # a frozen body stays where it is
+            owner.to(device)
+    else:
+        model.to(device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for number in models:
             _seed(Seeded(seed).integer("weights", number), device)

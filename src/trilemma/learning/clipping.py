@@ -8,25 +8,22 @@ adds more than its share of the clip, whatever the weights are.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import torch
+from torch.nn.functional import pad
 
+from trilemma.learning.forward_memory import held_at_most, held_by_record
 from trilemma.learning.layer_products import Products, RecordLoss, record_gradients, written_out
 
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["HELD_AT_ONCE", "clipped_products", "clipped_sums", "held_by_record"]
+__all__ = ["clipped_products", "clipped_sums"]
 
 _WIDEST: Final = 1 << 22  # coordinates of gradients that are written out at once
 _WIDEST_ON_GPU: Final = 1 << 28
-HELD_AT_ONCE: Final = 1 << 30  # bytes that forward passes leave for backward, of all records
-_HELD_ON_GPU: Final = 1 << 34
-_HELD: OrderedDict[tuple[int, torch.Size], tuple[Task, int]] = OrderedDict()
-_KEPT: Final = 16
 
 _Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -43,14 +40,18 @@ def clipped_sums(
 
     Gradients are at weights [m], for inputs [K, B, ...], labels [K, B, ...] and shares [K, B].
     A record whose gradient or norm is not finite adds nothing. As many records are taken at once
-    as leave room for their gradients, and for what their forward passes hold: adapters are few
-    numbers, and the body behind them holds much.
+    as leave room for their gradients, and for what their forward passes hold.
     """
     clients, count = inputs.shape[:2]
     widest = _WIDEST_ON_GPU if weights.is_cuda else _WIDEST
-    most = _HELD_ON_GPU if weights.is_cuda else HELD_AT_ONCE
-    held = held_by_record(task, weights, inputs[0, 0], labels[0, 0])
-    size = max(1, min(widest // (clients * weights.numel()), most // (clients * held)))
+    held = clients * held_by_record(task, weights, inputs[0, 0], labels[0, 0])
+    size = max(1, min(widest // (clients * weights.numel()), held_at_most(weights) // held))
+    if weights.is_cuda and (short := -count % size):  # blocks of one shape are recorded once
+        inputs, labels = (
+            torch.cat([value, value[:, :1].repeat_interleave(short, 1)], 1)
+            for value in (inputs, labels)
+        )
+        shares = pad(shares, (0, short))
     total: list[torch.Tensor] = []
     for start in range(0, count, size):
         x, y, share = (value[:, start : start + size] for value in (inputs, labels, shares))
@@ -95,38 +96,6 @@ def _inner(rows: torch.Tensor | _Factors, along: torch.Tensor) -> torch.Tensor:
     gradients, read = rows
     held = along.view(gradients.shape[1], read.shape[1])
     return ((gradients @ held) * read).sum(1, dtype=torch.float64)
-
-
-def held_by_record(
-    task: Task, weights: torch.Tensor, record: torch.Tensor, label: torch.Tensor
-) -> int:
-    """Bytes that one record's forward pass holds for backward, besides what the model itself has.
-
-    Measured once for a task and a shape.
-    """
-    key = id(task), record.shape
-    if key not in _HELD:
-        own = {weights.untyped_storage().data_ptr()}
-        for parameter in (*task.model.parameters(), *task.model.buffers()):
-            own.add(parameter.untyped_storage().data_ptr())
-        found: dict[int, int] = {}
-
-        def note(tensor: torch.Tensor) -> torch.Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:
-                found[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        start = weights.detach().requires_grad_()
-        with (
-            torch.enable_grad(),
-            torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
-        ):
-            task.mean_loss(start, record[None].detach(), label[None].detach())
-        _HELD[key] = task, max(1, sum(found.values()))  # holding the task keeps its id
-        if len(_HELD) > _KEPT:
-            _HELD.popitem(last=False)
-    return _HELD[key][1]
 
 
 def _loss_of(task: Task) -> RecordLoss:

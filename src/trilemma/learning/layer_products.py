@@ -12,15 +12,16 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import linear, pad
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
+from trilemma.learning.forward_memory import held_at_most, held_for_backward
 from trilemma.learning.recording.tracing import traced
 
 if TYPE_CHECKING:
@@ -174,8 +175,22 @@ def _run(
     inputs: torch.Tensor,
     labels: torch.Tensor,
 ) -> _Made:
-    """Gradients and what was read at each site, and gradients of all other tensors, a record."""
+    """Gradients and what was read at each site, and gradients of all other tensors, a record.
+
+    As many records are taken at once as what their forward passes hold leaves room for.
+    """
     extra, spec = tree_flatten(met)
+    held = held_for_backward(
+        task,
+        (loss.name, inputs.shape[1:]),
+        weights,
+        lambda at: loss.of(task.layout.unflatten(at), met, inputs[0], labels[0]),
+    )
+    size = max(1, held_at_most(weights) // held)
+    if len(inputs) > size:
+        some = zip(torch.split(inputs, size), torch.split(labels, size), strict=True)
+        parts = [_run(sites, task, loss, weights, met, *records) for records in some]
+        return cast("_Made", tree_map(lambda *made: torch.cat(made), *parts))
 
     def gradients(
         at: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *more: torch.Tensor

@@ -11,6 +11,7 @@ from torch.nn import CrossEntropyLoss, Module, NLLLoss
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from trilemma.learning.constants import converted
+from trilemma.learning.precision import whole_floats
 from trilemma.learning.ways import Way
 
 __all__ = ["Loss", "class_loss", "differ", "in_precision", "label_batches"]
@@ -133,6 +134,7 @@ def label_batches(classes: int, size: int) -> Iterator[torch.Tensor]:
     yield tried[-1:].expand(size)
 
 
+@whole_floats()
 def differ(
     one: Callable[[torch.Tensor], torch.Tensor],
     other: Callable[[torch.Tensor], torch.Tensor],

@@ -109,20 +109,28 @@ def _settled_norms(model: nn.Module, sent_at: float | None) -> list[str]:
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """A copy of a model that shares the tensors of its frozen modules: a body is held once.
+    """A copy of a model that shares the memory of its frozen modules: a body is held once.
 
     A module is frozen if it has parameters and trains none of them; nothing here writes to those.
+    A copy that is moved to another device has its own memory there; the model stays where it is.
     """
     shared: dict[int, Any] = {}
     for module in model.modules():
         own = list(module.parameters(recurse=False))
         if own and not any(item.requires_grad for item in own):
-            shared.update((id(item), item) for item in own)
+            shared.update((id(item), _same_memory(item)) for item in own)
     for module in model.modules():  # what is tied to a trained module's weight is its own
         if any(item.requires_grad for item in module.parameters(recurse=False)):
             for item in module.parameters(recurse=False):
                 shared.pop(id(item), None)
     return copy.deepcopy(model, shared)
+
+
+def _same_memory(frozen: nn.Parameter) -> nn.Parameter:
+    """Another parameter on the tensor of a frozen one."""
+    if isinstance(frozen, UninitializedParameter):
+        return frozen
+    return nn.Parameter(frozen.detach(), requires_grad=False)
 
 
 def scores(made: Any) -> Any:

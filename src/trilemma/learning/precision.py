@@ -4,29 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import torch
 
-__all__ = ["LARGE", "drawn_on", "whole_floats"]
+__all__ = ["LARGE", "drawn_on", "short_products", "whole_floats"]
 
 LARGE: Final = 10**6  # parameters
 
 
 @contextmanager
-def whole_floats(parameters: int) -> Iterator[None]:
-    """Convolutions in all 24 bits of a float: of 11, as a GPU does by default, attacks read less.
+def whole_floats(parameters: int = 0) -> Iterator[None]:
+    """Convolutions and products in all 24 bits of a float: of 11, attacks read less.
 
-    Models of more than 10⁶ parameters keep the 11 bits: searches there end far from where the
-    rest would matter (ResNet-18, 16 unprotected updates: Inverting Gradients guessed right in 3
-    and in 7 of them with 11 bits and in 1 with 24, DLG in none), and take half the time.
+    Models of more than 10⁶ parameters keep the 11 bits of a GPU's convolutions: searches there end
+    far from where the rest would matter (ResNet-18, 16 unprotected updates: Inverting Gradients
+    guessed right in 3 and in 7 of them with 11 bits and in 1 with 24, DLG in none), and take half
+    the time.
     """
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = before and parameters > LARGE
+    with _set(torch.backends.cudnn, parameters > LARGE), _set(torch.backends.cuda.matmul, False):
+        yield
+
+
+@contextmanager
+def short_products() -> Iterator[None]:
+    """Matrix products on a GPU in 11 bits of a float: for accuracies, not for attacks or checks.
+
+    What is lost is a thousandth of each product; seeds differ by more. A CPU computes as before.
+    """
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextmanager
+def _set(library: Any, allowed: bool) -> Iterator[None]:
+    """Fewer bits are used only if they were and are `allowed`."""
+    before = library.allow_tf32
+    library.allow_tf32 = before and allowed
+    try:
+        yield
+    finally:
+        library.allow_tf32 = before
 
 
 def drawn_on(device: torch.device | str, numbers: int) -> torch.device:

@@ -42,9 +42,10 @@ class _Unrolled(_Layer):
             steps = input.unsqueeze(0 if self.batch_first else 1)
             given = None if given is None else tuple(item.unsqueeze(1) for item in given)
         if given is not None:
-            self.check_forward_args(steps, given if self.mode == "LSTM" else given[0], None)
+            given_state: Any = given if self.mode == "LSTM" else given[0]
+            self.check_forward_args(steps, given_state, None)
         steps = steps.transpose(0, 1) if self.batch_first else steps
-        ends = []
+        ends: list[_State] = []
         for layer in range(self.num_layers):
             written = []
             for end in ("", "_reverse")[: 1 + self.bidirectional]:
@@ -54,11 +55,11 @@ class _Unrolled(_Layer):
                 ends.append(last)
             steps = torch.cat(written, -1) if self.bidirectional else written[0]
         output = steps.transpose(0, 1) if self.batch_first else steps
-        state = tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
+        last_states = tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
         if not batched:
             output = output.squeeze(0 if self.batch_first else 1)
-            state = tuple(item.squeeze(1) for item in state)
-        return output, state if self.mode == "LSTM" else state[0]
+            last_states = tuple(item.squeeze(1) for item in last_states)
+        return output, last_states if self.mode == "LSTM" else last_states[0]
 
     def _passed(
         self, steps: torch.Tensor, state: _State | None, name: str

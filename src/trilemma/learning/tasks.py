@@ -15,6 +15,7 @@ from trilemma.learning.batch_norm_statistics import applied, rates
 from trilemma.learning.constants import converted, holding
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
 from trilemma.learning.modules import normalises_batches, scores
+from trilemma.learning.precision import whole_floats
 from trilemma.learning.ways import Way
 from trilemma.updates import Layout
 
@@ -156,6 +157,7 @@ class Task:
             for labels in label_batches(self.classes, inputs.shape[0])
         )
 
+    @whole_floats()
     def weighs_records(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
         """Whether a batch's loss couples records [S, ...] by what it is divided by, if it does.
 

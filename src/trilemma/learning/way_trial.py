@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from trilemma.learning.precision import whole_floats
 from trilemma.learning.recording.tracing import NotRecordable, recorded
 from trilemma.learning.ways import Way
 
@@ -21,6 +22,7 @@ _AGREE: Final = 1e-3  # of a gradient's norm
 _Gradients = Callable[..., list[torch.Tensor]]
 
 
+@whole_floats()
 def way_of(
     task: Task, inputs: torch.Tensor, labels: torch.Tensor, *, attacked: bool = True
 ) -> Way:

@@ -88,9 +88,10 @@ def tune(
             ticker.expect(remaining)
         found = scheduler.run_all(certain(plan))
         choice = choose(plan, found, {})
+        if answered is not None and choice.chosen is not None:
+            answered(verdict_on(plan, choice, {}, pending=True))
+        said = _with_group_norm(plan, run, workers, ray, ticker)
         if choice.chosen is not None:
-            if answered is not None:
-                answered(verdict_on(plan, choice, {}, pending=True))
             # What is proved is attacked first: that says most of it.
             found |= scheduler.run_all({"first": beside(plan, choice.chosen)}, until=until)
         others = list(attacked(plan).items())
@@ -103,9 +104,7 @@ def tune(
             ticker.tell(choice.answer)
             remaining.expect(possible_further(plan, pictures=pictures))
         if answered is not None and choice.chosen is not None:
-            answered(verdict_on(plan, choice, {}, pending=True))
-        if said := _with_group_norm(plan, run, workers, ray, ticker):
-            found["group-norm"] = (said,)
+            answered(verdict_on(plan, choice, said, pending=True))
         for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
             found |= scheduler.run_all({name: procedure}, until=until)
         for name, control in controls(plan).items():
@@ -113,7 +112,7 @@ def tune(
         choice = choose(plan, found, scheduler.unfinished)
     if run is not None:
         keep_gallery(found.get("gallery"), run)
-    return verdict_on(plan, choice, found, unfinished=scheduler.unfinished)
+    return verdict_on(plan, choice, found | said, unfinished=scheduler.unfinished)
 
 
 def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
@@ -137,14 +136,14 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
 
 def _with_group_norm(
     plan: Plan, run: Run | None, workers: int, ray: str | None, ticker: Ticker | None
-) -> str:
-    """What GroupNorm would give where BatchNorm hinders a proof; "" elsewhere."""
+) -> dict[str, tuple[str, ...]]:
+    """What GroupNorm would give where BatchNorm hinders a proof, found by trainings alone."""
     request, key = asked_with_group_norm(plan), "what GroupNorm would give"
     if request is None:
-        return ""
+        return {}
     kept = None if run is None else run.committed(key)
     if kept is not None:
-        return kept.decode()
+        return {"group-norm": (kept.decode(),)}
     if ticker is not None:
         ticker.say("no proof with BatchNorm; finding what GroupNorm would give")
     there = Plan.of(GroupNormed(plan.source), request)
@@ -153,7 +152,7 @@ def _with_group_norm(
     said = said_of_group_norm(there, choose(there, found, {}).chosen)
     if run is not None:
         run.commit(key, said.encode())
-    return said
+    return {"group-norm": (said,)}
 
 
 def verdict_on(

@@ -22,6 +22,7 @@ from trilemma.learning import (
     record_gradients,
     written_out,
 )
+from trilemma.learning.forward_memory import held_at_most, held_by_record
 
 if TYPE_CHECKING:
     from trilemma.attacks.matching import ViewTensors
@@ -133,10 +134,18 @@ def _mean_gradient(
 ) -> torch.Tensor:
     """The mean gradient [U, m] of the records, which are normalised together if at all."""
     if training.record_clip is None:
-        with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
-            gradient = task.way.vmap(task.way.grad(task.mean_loss), (0, *_places(average)))
-            mean: torch.Tensor = gradient(weights, average.inputs, average.labels)
-        return mean
+        room, own = _room(task, weights, average), (0, *_places(average))
+        size = average.count if task.normalises_batches else max(1, room)
+        gradient = task.way.vmap(
+            task.way.grad(task.mean_loss), own, chunk_size=max(1, room // average.count)
+        )
+        total = torch.zeros_like(weights)
+        for start, stop in blocks(average.count, size):
+            some = average.rows(start, stop)
+            with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
+                mean: torch.Tensor = gradient(weights, some.inputs, some.labels)
+            total += mean * (some.count / average.count)
+        return total
     sums = [
         _gradients(task, weights, average.rows(start, stop), training).sum(1)
         for start, stop in blocks(average.count, held_at_once(_HELD, weights) // weights.numel())
@@ -229,6 +238,12 @@ def _gradients(
         if axes is not None and training.record_clip is None:
             return axes.read(parts)[None]
         whole = torch.cat([written_out(part) for part in parts], 1)[None]
+    elif context is None and len(weights) * records.count > _room(task, weights, records):
+        each = [
+            _gradients(task, weights[unit, None], records.units(unit, unit + 1), training)
+            for unit in range(len(weights))
+        ]
+        return torch.cat(each)
     else:
         # by named tensors: differentiating through the flat vector takes twice as long
         way = task.way
@@ -243,6 +258,14 @@ def _gradients(
     if axes is None:
         return whole
     return axes.read(torch.split(whole[0], list(task.layout.sizes), 1))[None]
+
+
+def _room(task: Task, weights: torch.Tensor, records: Batch) -> int:
+    """Records whose forward passes may be held at once."""
+    record, label = (
+        value.flatten(0, int(not records.shared))[0] for value in (records.inputs, records.labels)
+    )
+    return held_at_most(weights) // held_by_record(task, weights[0], record, label)
 
 
 def _places(records: Batch) -> tuple[int | None, int | None]:
