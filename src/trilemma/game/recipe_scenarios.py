@@ -49,6 +49,14 @@ def applied(recipe: Recipe, scenario: Scenario) -> Scenario:
     if recipe.judge == "choosing" and scenario.public is not None:
         public = public[torch.arange(len(public))[1::2]]
     means = _centring(recipe, scenario, public)
+    if not means and not scenario.sends_statistics:
+        return scenario.retrained(
+            recipe.local_training,
+            server_lr=recipe.server_lr,
+            server_decay=recipe.server_decay,
+            test=judged_records(scenario, recipe.judge),
+            public=public,
+        )
     return replace(
         scenario,
         model=centred(scenario.model, means),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -153,6 +153,26 @@ class Scenario:
         seen = self.records[0].labels[: len(outputs)].to(self.device)
         check_mean(loss, outputs[: len(seen)], seen)
         self._try_an_update()
+
+    def retrained(
+        self,
+        training: LocalTraining,
+        *,
+        server_lr: float | None,
+        server_decay: bool,
+        test: Records,
+        public: Records,
+    ) -> Scenario:
+        """The same clients and model, trained and judged otherwise; nothing is tried anew.
+
+        To try a model and to record its steps takes as long as a short training does.
+        """
+        made = object.__new__(Scenario)
+        made._keep(**{item.name: getattr(self, item.name) for item in fields(self)})
+        made._keep(local_training=training, server_lr=server_lr, server_decay=server_decay)
+        made._keep(test=test, test_records=test, public=public, public_records=public)
+        made._check_rounds()
+        return made
 
     def _keep(self, **values: Any) -> None:
         """Sets fields that follow from others; a scenario is frozen once it is made."""

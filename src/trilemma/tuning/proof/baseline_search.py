@@ -66,9 +66,9 @@ def best_unprotected(scenario: Scenario, rounds: int) -> Procedure[Recipe]:
 
         return scores
 
-    found = []
-    for decay in (False, True):
-        step = yield from climb(at(decay), _usual_step(scenario), 2.0)
+    found, step = [], _usual_step(scenario)
+    for decay in (False, True):  # a falling step is best near the best constant one
+        step = yield from climb(at(decay), step, 2.0)
         step = yield from climb(at(decay), step, math.sqrt(2), farthest=1)
         (score,) = yield from at(decay)([step])
         found.append((score, recipe(step, decay)))
