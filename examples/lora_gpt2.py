@@ -2,7 +2,7 @@
 
 With a GPU, from this folder:
 
-    trilemma tune --scenario lora_gpt2:texts --device cuda --workers 3 --out runs/lora
+    trilemma tune --scenario lora_gpt2:texts --device cuda --workers 2 --out runs/lora
 
 The body has random weights, so that nothing is downloaded: put `from_pretrained` in its place.
 """
@@ -37,7 +37,7 @@ def records(count: int, seed: int) -> tuple[dict[str, torch.Tensor], torch.Tenso
 
 
 def texts(clients: int = 10, layers: int = 12, width: int = 768) -> Scenario:
-    """80 texts a client, and 80 others to judge by; 60 rounds."""
+    """80 texts a client, and 80 others to judge by; 30 rounds."""
     torch.manual_seed(0)
     config = GPT2Config(n_layer=layers, n_embd=width, n_head=width // 64)
     body: Any = GPT2LMHeadModel(config)  # type: ignore[no-untyped-call]
@@ -47,7 +47,7 @@ def texts(clients: int = 10, layers: int = 12, width: int = 768) -> Scenario:
         loss=next_token,
         clients=[records(80, seed) for seed in range(clients)],
         test=records(80, 99),
-        local_training=LocalTraining("fedsgd", lr=1.0, batch=8),
+        local_training=LocalTraining("fedsgd", lr=8.0, batch=8),
         name="lora-gpt2",
-        rounds=60,
+        rounds=30,
     )

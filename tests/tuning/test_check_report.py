@@ -156,7 +156,7 @@ def test_what_cannot_be_tuned_is_one_sentence() -> None:
 
 def test_a_model_that_is_too_slow_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_report, "_SLOW_S", 0.0)
-    with pytest.raises(InvalidInput, match=r"takes .* s here.*about .*device='cuda'"):
+    with pytest.raises(InvalidInput, match=r"updates .* take .* here.*about .*device='cuda'"):
         check_report.examine(small, Request(), lambda _: None)
 
 

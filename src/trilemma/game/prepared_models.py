@@ -79,7 +79,8 @@ def _gradients(
             [traced(("steps",), scenario.task, together, part)(*part) for part in parts]
         )
     models = list(zip(weights, inputs, labels, strict=True))
-    alone = traced(("a step",), scenario.task, step, models[0])
+    # what is recorded is held whole meanwhile
+    alone = traced(("a step",), scenario.task, step, models[0]) if room > 1 else step
     return torch.stack([alone(*model) for model in models])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["HELD_AT_ONCE", "held_at_most", "held_by_record", "held_for_backward"]
 
 HELD_AT_ONCE: Final = 1 << 26  # bytes that forward passes leave for backward, of all records
-_HELD_ON_GPU: Final = 1 << 31  # several times as much where what is done is written down
+_HELD_ON_GPU: Final = 1 << 30  # several times as much where what is done is written down
 _HELD: OrderedDict[tuple[int, Hashable], tuple[Task, int]] = OrderedDict()
 _KEPT: Final = 32
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Examined", "Suited", "examine"]
 
-_SLOW_S: Final = 0.15  # for one update
+_SLOW_S: Final = 30.0  # for the updates of one round: nothing is timed in reasonable time
 _TRIES: Final = 4  # the first is slow, others may be held up
-_UPDATES: Final = 40_000  # of a quick tuning, single records' counted by the batch
+_TRAININGS: Final = 60  # before there is an answer, about
 _MOST: Final = 2  # kinds of the leading attack's games, of which there are more than of others
 _OF_KINDS: Final = ("dager", "tableak", "tokens")  # not missed where records are of another kind
 
@@ -170,14 +170,14 @@ def _require_speed(scenario: Scenario) -> None:
         for _ in range(_TRIES):
             start = time.monotonic()
             client_update(scenario.task, weights, *batch, training)
-            taken.append(time.monotonic() - start)
+            taken.append((time.monotonic() - start) * scenario.per_round)
             if taken[-1] < _SLOW_S:
                 return
-    seconds = min(taken)
+    seconds, rounds = min(taken), scenario.rounds
     raise InvalidInput(
-        f"one update of this model, of {scenario.task.layout.size:,} parameters, takes "
-        f"{seconds:.2g} s here, so that a quick tuning, which computes some {_UPDATES:,}, would "
-        f"take about {spoken(_UPDATES * seconds)}; give the Scenario a GPU (device='cuda'), or "
+        f"a round's updates of this model take {spoken(seconds)} here, so that an answer, which "
+        f"needs some {_TRAININGS} trainings of {rounds} rounds, would take about "
+        f"{spoken(_TRAININGS * rounds * seconds)}; give the Scenario a GPU (device='cuda'), or "
         f"measure a smaller model of the same kind."
     )
 
