@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
@@ -33,7 +34,7 @@ _ROWS: Final = 1 << 14  # rows that are run through the model at once
 _FULL: Final = 0.95  # of a layer's width, beyond which every row lies in the span
 _LARGEST: Final = 2048  # tokens of which each is tried for a last place
 _COMPARED: Final = 20_000  # coordinates of an update
-_TURNS: Final = 6  # in which the last tokens of a batch's texts settle
+_TURNS: Final = 3  # in which the last tokens of a batch's texts settle
 
 
 @dataclass(frozen=True)
@@ -185,14 +186,18 @@ def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -
             )  # [S, V, c]
     except (RuntimeError, ValueError, IndexError, TypeError):
         return texts  # labels are no tokens: nothing tells the last ones
-    # Each text's own part, at first the mean over all its ends; then the nearest in turn.
+    # Each text's own part, at first the mean over all its ends; then two at a time, the nearest:
+    # one by one, two texts that have each other's end stay so.
     own, ends = gradients.mean(1), torch.zeros(count, dtype=torch.int64)
-    for _ in range(_TURNS):
-        for row in range(count):
-            others = own.sum(0) - own[row]
-            gaps = (gradients[row] - (count * update[some] - others)).norm(dim=1)
-            ends[row] = gaps.argmin()
-            own[row] = gradients[row, ends[row]]
+    pairs = list(combinations(range(count), 2)) or [(0, 0)]
+    for one, other in pairs * _TURNS:
+        both = sorted({one, other})
+        left = gradients[one] - (count * update[some] - own.sum(0) + own[both].sum(0))
+        right = gradients[other] if one != other else torch.zeros_like(left[:1])
+        gaps = left.square().sum(1)[:, None] + right.square().sum(1) + 2 * left @ right.T
+        best = torch.unravel_index(gaps.argmin(), gaps.shape)
+        for row, end in zip(both, best, strict=False):
+            ends[row], own[row] = end, gradients[row, end]
     texts[:, -1] = ends.to(texts.device)
     return texts
 
