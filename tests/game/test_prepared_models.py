@@ -105,3 +105,29 @@ def test_divergence_and_a_negative_count_are_refused() -> None:
         prepare_models(linear, [0], steps=5)
     with pytest.raises(InvalidInput, match="must be >= 0"):
         prepare_models(scenario(), [0], steps=-1)
+
+
+class Redrawn(nn.Module):
+    """A module that draws all below it anew, a frozen layer among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8).requires_grad_(False), nn.Linear(8, 3)
+
+    def reset_parameters(self) -> None:
+        self.body.reset_parameters()
+        self.head.reset_parameters()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.body(x).tanh())
+        return scores
+
+
+def test_a_frozen_body_stays_whatever_a_reset_redraws() -> None:
+    model, records = Redrawn(), (torch.rand(20, 6), torch.arange(20) % 3)
+    before = model.body.weight.clone()
+    scenario = Scenario(model, nn.functional.cross_entropy, [records], records)
+    weights = fresh_weights(scenario, [0, 1])
+    assert not torch.equal(weights[0], weights[1])
+    assert torch.equal(model.body.weight, before)
+    assert torch.equal(scenario.task.model.get_parameter("body.weight"), before)

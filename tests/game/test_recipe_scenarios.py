@@ -13,7 +13,7 @@ from torch import nn
 from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
 from trilemma.federation.server_parts import WarmStart
-from trilemma.game.job_results import Failed, decode
+from trilemma.game.job_results import Failed, decode, encode
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import CostJob, TrainJob
 from trilemma.game.prepared_models import fresh_weights
@@ -178,3 +178,41 @@ def test_a_warm_start_trains_and_learns_from_public_records() -> None:
         for recipe in (OWN, replace(OWN, warm_start=WarmStart(60, 0.5, 0.9)))
     )
     assert warm.metric > 0.95 > cold.metric + 0.2
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "training"),
+    [
+        (nn.BatchNorm1d(4), nn.CrossEntropyLoss(), LocalTraining(batch=4, record_clip=0.3)),
+        (nn.BatchNorm1d(4), nn.CrossEntropyLoss(), LocalTraining(batch=1)),
+        (
+            nn.Identity(),
+            nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 5.0])),
+            LocalTraining(batch=4, record_clip=0.3),
+        ),
+    ],
+)
+def test_what_a_scenario_refuses_no_recipe_brings_in(
+    model: nn.Module, loss: nn.Module, training: LocalTraining
+) -> None:
+    draw = torch.Generator().manual_seed(0)
+    records = torch.rand(20, 6, generator=draw), torch.randint(0, 3, (20,), generator=draw)
+    net = nn.Sequential(nn.Linear(6, 4), model, nn.Linear(4, 3))
+    scenario = Scenario(net, loss, [records], records, LocalTraining(batch=4))
+    with pytest.raises(InvalidInput) as first:
+        replace(scenario, local_training=training)
+    with pytest.raises(InvalidInput) as second:
+        applied(Recipe(training, 1.0), scenario)
+    assert str(first.value) == str(second.value)
+
+
+def test_recipes_share_the_task_and_not_each_others_settings() -> None:
+    scenario, job = small(), TrainJob("none", 3, 4, replace(OWN, server_lr=0.2))
+    work = JobRunner(scenario, None, 1, 1, 0, "rest")()
+    alone = decode(work(job))
+    clipped = LocalTraining(batch=1, record_clip=0.1)
+    decode(work(replace(job, recipe=replace(OWN, local_training=clipped))))
+    decode(work(replace(job, recipe=replace(OWN, judge="choosing"))))
+    again = decode(JobRunner(small(), None, 1, 1, 0, "rest")()(job))
+    assert applied(OWN, scenario).task is scenario.task
+    assert encode(decode(work(job))) == encode(alone) == encode(again)

@@ -241,6 +241,17 @@ class Body(torch.nn.Module):
         return scores
 
 
+def test_a_record_that_is_a_view_of_many_holds_what_it_does_alone() -> None:
+    model = torch.nn.Linear(784, 10)
+    held = []
+    for pool in (1, 1000):
+        task = Task(model, torch.nn.functional.cross_entropy, 10)
+        weights = task.layout.flatten(dict(model.named_parameters())).detach()
+        x, y = torch.rand(pool, 784), torch.zeros(pool, dtype=torch.long)
+        held.append(forward_memory.held_by_record(task, weights, x[0], y[0]))
+    assert held[0] == held[1] < 5 * 784 * 4
+
+
 def test_what_a_forward_pass_holds_bounds_the_records_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,7 +7,8 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import batch_norm
 
-from trilemma.learning.modules import fitted, normalises_batches
+from trilemma.learning.modules import copied, fitted, normalises_batches, read_by_layers
+from trilemma.updates import Layout
 
 X = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
 
@@ -26,6 +27,35 @@ def test_batch_norm_works_with_the_batch_at_hand_and_says_so() -> None:
     tensors = {name: p.expand(2, *p.shape) for name, p in made.named_parameters()}
     both = vmap(lambda each: functional_call(made, each, (X,)))(tensors)
     torch.testing.assert_close(both[1], wanted)
+
+
+class Scaled(nn.Parameter):
+    """A frozen weight that holds more than its numbers, as a quantised one does."""
+
+    scale: float
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Scaled:
+        made = Scaled(self.detach().clone(), requires_grad=False)
+        made.scale = self.scale
+        return made
+
+
+def test_frozen_parameters_of_ones_own_keep_what_they_hold() -> None:
+    model = nn.Linear(6, 4, bias=False)
+    weight = Scaled(torch.randn(4, 6), requires_grad=False)
+    weight.scale = 2.0
+    model.weight = weight
+    made = copied(nn.Sequential(model, nn.Linear(4, 2))).get_parameter("0.weight")
+    assert isinstance(made, Scaled)
+    assert made.scale == 2.0
+
+
+def test_a_layer_whose_bias_is_frozen_is_not_centred() -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.Sigmoid(), nn.Linear(5, 2))
+    model[0].requires_grad_(False)
+    layout = Layout.of(model)
+    weights = layout.flatten(dict(model.named_parameters())).detach()
+    assert list(read_by_layers(model, layout, weights, X)) == ["2"]
 
 
 def test_stored_statistics_stay_and_are_named() -> None:

@@ -99,6 +99,19 @@ def test_packed_sequences_and_layers_of_ones_own_are_left_to_torch() -> None:
     torch.testing.assert_close(found.data, theirs(packed)[0].data)
 
 
+def test_a_state_of_single_precision_is_taken_in_double() -> None:
+    theirs, ours = pair("GRU")
+    inputs, state = torch.randn(6, 3, 4).double(), torch.zeros(1, 3, 5)
+    torch.testing.assert_close(ours(inputs, state)[0], theirs(inputs, state.double())[0])
+
+
+def test_another_number_of_states_is_refused() -> None:
+    _, ours = pair("LSTM")
+    one = start(ours, 3)[0]
+    with pytest.raises(RuntimeError, match="two hidden states"):
+        ours(torch.randn(6, 3, 4).double(), (one, one, one))
+
+
 def test_a_state_of_another_shape_is_refused_as_torch_does() -> None:
     for layer in pair("LSTM"):
         with pytest.raises(RuntimeError, match="Expected hidden"):

@@ -22,6 +22,7 @@ from trilemma.learning.losses import differ, label_batches
 from trilemma.learning.modules import drop_nothing
 
 __all__ = [
+    "COUPLED",
     "check_loss",
     "check_shapes",
     "check_statistics",
@@ -38,6 +39,13 @@ _AGREE: Final = 1e-3
 _BESIDE: Final = 1e-3
 _KEPT: Final = (1e-3, 1e-5)  # relative and absolute, by which statistics may differ
 _CHECKED: ContextVar[bool] = ContextVar("a scenario's model and loss are tried", default=False)
+
+
+COUPLED: Final = (
+    "record_clip and Poisson sampling add up the gradients of single records, but the loss of a "
+    "batch is not the mean of its records' losses; use such a mean (class weights without a "
+    "common denominator), or train without them."
+)
 
 
 @contextmanager
@@ -117,11 +125,7 @@ def check_loss(
             f"classes weigh unlike), or a loss that is the mean of its records' losses."
         )
     if coupled:
-        raise InvalidInput(
-            "record_clip and Poisson sampling add up the gradients of single records, but the "
-            "loss of a batch is not the mean of its records' losses; use such a mean (class "
-            "weights without a common denominator), or train without them."
-        )
+        raise InvalidInput(COUPLED)
 
 
 def _unlike_labels(task: Task, inputs: torch.Tensor) -> list[int] | None:

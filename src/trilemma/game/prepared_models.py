@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from trilemma.entropy import Seeded
 from trilemma.errors import InvalidInput
 from trilemma.learning import traced
-from trilemma.learning.forward_memory import held_at_most, held_by_record
+from trilemma.learning.forward_memory import RECORDED_AT_MOST, held_at_most, held_by_record
 from trilemma.learning.modules import copied
 from trilemma.learning.precision import LARGE, drawn_on
 
@@ -66,7 +66,9 @@ def _gradients(
     way = scenario.task.way
     step = way.grad(scenario.task.mean_loss)
     held = held_by_record(scenario.task, weights[0], inputs[0, 0], labels[0, 0])
-    room = held_at_most(weights) // (held * inputs.shape[1])
+    # What a GPU does is recorded, and held whole meanwhile.
+    most = RECORDED_AT_MOST if weights.is_cuda else held_at_most(weights)
+    room = most // (held * inputs.shape[1])
     if scenario.task.layout.size <= LARGE and room > 1:
         together = way.vmap(step, randomness="different")
         at_once = min(room, _AT_ONCE) if weights.is_cuda else room
@@ -79,7 +81,6 @@ def _gradients(
             [traced(("steps",), scenario.task, together, part)(*part) for part in parts]
         )
     models = list(zip(weights, inputs, labels, strict=True))
-    # what is recorded is held whole meanwhile
     alone = traced(("a step",), scenario.task, step, models[0]) if room > 1 else step
     return torch.stack([alone(*model) for model in models])
 
@@ -90,10 +91,12 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
     They are drawn as `drawn_on` says.
     """
     device = drawn_on(scenario.device, scenario.task.layout.size)
-    model = (copied if scenario.initialise is None else copy.deepcopy)(scenario.task.model)
+    shares = scenario.initialise is None and not _resets_frozen(scenario.task.model)
+    model = (copied if shares else copy.deepcopy)(scenario.task.model)
     rows, owners = [], _owners(model, scenario.task.layout.names)
     if scenario.initialise is None:
         _require_reset(model)
+    if shares:
         for _, owner, _ in owners:  # a frozen body stays where it is
             owner.to(device)
     else:
@@ -126,19 +129,31 @@ def _seed(seed: int, device: torch.device) -> None:
 
 def redraw(model: nn.Module) -> None:
     """Draws the weights anew by every module's own `reset_parameters`."""
-    for module in model.modules():
-        own = list(module.parameters(recurse=False))
-        if own and not any(item.requires_grad for item in own):
-            continue  # a frozen body stays, and may be shared
-        for name in ("reset_parameters", "_reset_parameters"):
-            reset = getattr(module, name, None)
-            if callable(reset):
-                reset()
+    for _, reset in _resets(model):
+        reset()
     adapters: Iterator[Any] = model.modules()  # of PEFT; after their layers, to change nothing yet
     for module in adapters:
         if hasattr(module, "reset_lora_parameters"):
             for name in module.r:
                 module.reset_lora_parameters(name, True)
+
+
+def _resets(model: nn.Module) -> Iterator[tuple[nn.Module, Callable[[], object]]]:
+    """Modules with what draws their weights anew, but those that are frozen: a body stays."""
+    for module in model.modules():
+        own = list(module.parameters(recurse=False))
+        if own and not any(item.requires_grad for item in own):
+            continue
+        for name in ("reset_parameters", "_reset_parameters"):
+            reset = getattr(module, name, None)
+            if callable(reset):
+                yield module, reset
+
+
+def _resets_frozen(model: nn.Module) -> bool:
+    """Whether some module's reset may draw frozen tensors below it as well."""
+    below = (item for module, _ in _resets(model) for item in module.parameters())
+    return not all(item.requires_grad for item in below)
 
 
 def _require_variances(named: Mapping[str, torch.Tensor]) -> None:

@@ -16,6 +16,7 @@ from trilemma.federation.cohorts import pooled
 from trilemma.federation.deployment_terms import ServerTraining
 from trilemma.federation.scoring import Metric
 from trilemma.game.differentiability import (
+    COUPLED,
     check_loss,
     check_shapes,
     check_statistics,
@@ -167,11 +168,14 @@ class Scenario:
 
         To try a model and to record its steps takes as long as a short training does.
         """
-        made = object.__new__(Scenario)
+        made = object.__new__(type(self))
         made._keep(**{item.name: getattr(self, item.name) for item in fields(self)})
         made._keep(local_training=training, server_lr=server_lr, server_decay=server_decay)
         made._keep(test=test, test_records=test, public=public, public_records=public)
         made._check_rounds()
+        made._check_batch()
+        if training.by_record and not is_checked() and self._couples_alone:
+            raise InvalidInput(COUPLED)
         return made
 
     def _keep(self, **values: Any) -> None:
@@ -237,11 +241,7 @@ class Scenario:
         task, training, spec = self.task, self.local_training, self.input_spec
         unit = self.records[0][torch.arange(training.unit_size) % len(self.records[0])]
         inputs, labels = unit.inputs.to(self.device), unit.labels.to(self.device)
-        if not task.runs_on(self.records[0].inputs[: training.batch]):
-            raise InvalidInput(
-                f"the model's BatchNorm finds no variance in batches of "
-                f"{training.batch}; use larger batches, model.eval(), or GroupNorm."
-            )
+        self._check_batch()
         task = replace(task, way=way_of(task, inputs, labels))
         self._keep(task=task)
         if is_checked():
@@ -254,6 +254,15 @@ class Scenario:
         check_loss(task, sample.inputs, sample.labels, training)
         derivative = not (spec.discrete or task.way.once)
         check_update(task, inputs, labels, training, derivative=derivative)
+
+    def _check_batch(self) -> None:
+        batch = self.local_training.batch
+        some = self.records[0].inputs[:batch]
+        if self.task.normalises_batches and not self.task.runs_on(some):
+            raise InvalidInput(
+                f"the model's BatchNorm finds no variance in batches of {batch}; use larger "
+                f"batches, model.eval(), or GroupNorm."
+            )
 
     def __repr__(self) -> str:
         """What it is called and how large it is; no record is ever part of a message or a log."""
@@ -310,6 +319,11 @@ class Scenario:
         """Whether records are coupled, but by nothing else than what the loss divides by."""
         sample = self._tried()
         return self.couples_records and self.task.weighs_records(sample.inputs, sample.labels)
+
+    @property
+    def _couples_alone(self) -> bool:
+        """Whether no clipping of single records is a proof."""
+        return self.couples_records and not self.weighs_records
 
     @property
     def unlabelled(self) -> bool:

@@ -15,10 +15,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["HELD_AT_ONCE", "held_at_most", "held_by_record", "held_for_backward"]
+__all__ = [
+    "HELD_AT_ONCE", "RECORDED_AT_MOST", "held_at_most", "held_by_record", "held_for_backward",
+]  # fmt: skip
 
 HELD_AT_ONCE: Final = 1 << 26  # bytes that forward passes leave for backward, of all records
-_HELD_ON_GPU: Final = 1 << 30  # several times as much where what is done is written down
+_HELD_ON_GPU: Final = 1 << 33
+RECORDED_AT_MOST: Final = 1 << 28  # what is recorded is held whole meanwhile
 _HELD: OrderedDict[tuple[int, Hashable], tuple[Task, int]] = OrderedDict()
 _KEPT: Final = 32
 
@@ -35,7 +38,8 @@ def held_by_record(
 
     Half of what two hold: BatchNorm takes no single one.
     """
-    inputs, labels = (item.detach().expand(2, *item.shape) for item in (record, label))
+    # A copy: the storage of a view is that of all records.
+    inputs, labels = (item.detach().clone().expand(2, *item.shape) for item in (record, label))
 
     def loss(at: torch.Tensor) -> torch.Tensor:
         return task.mean_loss(at, inputs, labels)
@@ -53,7 +57,7 @@ def held_for_backward(
 
     Measured once for a task and a `key`.
     """
-    place = id(task), key
+    place = id(task), (key, weights.dtype)
     if place not in _HELD:
         own = {weights.untyped_storage().data_ptr()}
         for parameter in (*task.model.parameters(), *task.model.buffers()):

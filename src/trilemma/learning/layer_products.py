@@ -21,7 +21,11 @@ from torch.nn.functional import linear, pad
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from trilemma.learning.forward_memory import held_at_most, held_for_backward
+from trilemma.learning.forward_memory import (
+    RECORDED_AT_MOST,
+    held_at_most,
+    held_for_backward,
+)
 from trilemma.learning.recording.tracing import traced
 
 if TYPE_CHECKING:
@@ -184,7 +188,7 @@ def _run(
         task,
         (loss.name, inputs.shape[1:]),
         weights,
-        lambda at: loss.of(task.layout.unflatten(at), met, inputs[0], labels[0]),
+        lambda at: loss.of(task.layout.unflatten(at), met, inputs[0].clone(), labels[0].clone()),
     )
     size = max(1, held_at_most(weights) // held)
     if len(inputs) > size:
@@ -197,7 +201,8 @@ def _run(
     ) -> _Made:
         return _tapped(task, loss, sites, at, tree_unflatten(list(more), spec), x, y)
 
-    if not weights.is_cuda:  # a CPU gains less than it takes to record every number of records
+    # A CPU gains less than it takes to record every number of records.
+    if not weights.is_cuda or len(inputs) * held > RECORDED_AT_MOST:
         return gradients(weights, inputs, labels, *extra)
     example = (weights, inputs, labels, *extra)
     run = traced(("record gradients", loss.name, sites), task, gradients, example)

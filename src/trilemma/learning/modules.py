@@ -118,19 +118,16 @@ def copied(model: nn.Module) -> nn.Module:
     for module in model.modules():
         own = list(module.parameters(recurse=False))
         if own and not any(item.requires_grad for item in own):
-            shared.update((id(item), _same_memory(item)) for item in own)
+            shared.update(
+                (id(item), nn.Parameter(item.detach(), requires_grad=False))
+                for item in own
+                if type(item) is nn.Parameter  # others may hold more than their numbers
+            )
     for module in model.modules():  # what is tied to a trained module's weight is its own
         if any(item.requires_grad for item in module.parameters(recurse=False)):
             for item in module.parameters(recurse=False):
                 shared.pop(id(item), None)
     return copy.deepcopy(model, shared)
-
-
-def _same_memory(frozen: nn.Parameter) -> nn.Parameter:
-    """Another parameter on the tensor of a frozen one."""
-    if isinstance(frozen, UninitializedParameter):
-        return frozen
-    return nn.Parameter(frozen.detach(), requires_grad=False)
 
 
 def scores(made: Any) -> Any:
@@ -281,11 +278,16 @@ def read_by_layers(
 
 
 def _can_be_centred(layer: nn.Module) -> bool:
-    """Whether it is affine with a bias, of one group, and surrounded by zeros if by anything."""
+    """Whether it is affine with a trained bias, of one group, and with zeros around if anything.
+
+    A bias that is frozen is shared by all copies, and stays.
+    """
     if type(layer) is nn.Conv2d:
-        plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-        return plain and layer.groups == 1 and layer.bias is not None
-    return type(layer) is nn.Linear and layer.bias is not None
+        if layer.padding_mode != "zeros" or isinstance(layer.padding, str) or layer.groups > 1:
+            return False
+    elif type(layer) is not nn.Linear:
+        return False
+    return layer.bias is not None and layer.bias.requires_grad
 
 
 @dataclass(frozen=True, eq=False)

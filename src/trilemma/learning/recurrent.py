@@ -23,11 +23,12 @@ _State = tuple[torch.Tensor, ...]
 def unroll(model: nn.Module) -> None:
     """Has the model's LSTM, GRU and RNN layers, in place, compute step by step what torch's do.
 
-    Parameters keep their names. A subclass with a forward() of its own stays as it is, and so does
-    what a layer makes of a packed sequence.
+    Parameters keep their names. A subclass stays as it is, and so does what a layer makes of a
+    packed sequence.
     """
     for module in model.modules():
-        module.__class__ = _UNROLLED.get(type(module), type(module))
+        if type(module) in _UNROLLED:
+            module.__class__ = _UNROLLED[type(module)]
 
 
 class _Unrolled(_Layer):
@@ -42,8 +43,7 @@ class _Unrolled(_Layer):
             steps = input.unsqueeze(0 if self.batch_first else 1)
             given = None if given is None else tuple(item.unsqueeze(1) for item in given)
         if given is not None:
-            given_state: Any = given if self.mode == "LSTM" else given[0]
-            self.check_forward_args(steps, given_state, None)
+            given = self._checked(steps, given)
         steps = steps.transpose(0, 1) if self.batch_first else steps
         ends: list[_State] = []
         for layer in range(self.num_layers):
@@ -60,6 +60,18 @@ class _Unrolled(_Layer):
             output = output.squeeze(0 if self.batch_first else 1)
             last_states = tuple(item.squeeze(1) for item in last_states)
         return output, last_states if self.mode == "LSTM" else last_states[0]
+
+    def _checked(self, steps: torch.Tensor, given: _State) -> _State:
+        """A state as the input has it; one of other shapes is refused as torch does."""
+        layer: Any = self  # the cell's size is an LSTM's alone
+        shapes = [layer.get_expected_hidden_size(steps, None)]
+        if self.mode == "LSTM":
+            shapes.append(layer.get_expected_cell_size(steps, None))
+            if len(given) != len(shapes):
+                raise RuntimeError("lstm expects two hidden states")
+        for item, shape in zip(given, shapes, strict=True):
+            self.check_hidden_size(item, shape)
+        return tuple(item.to(steps) for item in given)
 
     def _passed(
         self, steps: torch.Tensor, state: _State | None, name: str
