@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trilemma import Scenario
+from trilemma.federation.training import History
+from trilemma.game.job_results import AttackResult, decode
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob, TrainJob
 from trilemma.game.playing.suite import suite_of
@@ -45,8 +47,11 @@ def test_recurrent_classifiers_are_trained_and_attacked(
     assert {"dlg", "gaussian-posterior"} <= set(suite_of(scenario, "candidates").attacks)
     work = JobRunner(scenario, None, 1, 1, 0, "rest")()
     for name in ("gaussian-posterior", "exact-posterior"):
-        assert work(AttackJob("s", "none", (name,), Adversary.SERVER, 1, 0, 2))
-    assert work(TrainJob("none", 0, 2))
+        result = decode(work(AttackJob("s", "none", (name,), Adversary.SERVER, 1, 0, 6)))
+        assert isinstance(result, AttackResult)
+        assert result.failed[name] == 0
+        assert result.won(name) >= 4
+    assert isinstance(decode(work(TrainJob("none", 0, 2))), History)
 
 
 @pytest.mark.slow
@@ -56,4 +61,6 @@ def test_a_search_finds_what_a_recurrent_classifier_was_shown() -> None:
     training = LocalTraining(batch=1, lr=0.5)
     scenario = Scenario(Classifier(nn.GRU), cross_entropy, clients, series(60, 9), training)
     work = JobRunner(scenario, None, 1, 1, 0, "nothing")()
-    assert work(AttackJob("s", "none", ("dlg",), Adversary.SERVER, 1, 0, 2))
+    result = decode(work(AttackJob("s", "none", ("dlg",), Adversary.SERVER, 1, 0, 2)))
+    assert isinstance(result, AttackResult)
+    assert result.failed["dlg"] == 0

@@ -112,7 +112,7 @@ def _texts(
         return None
     read = _Reader(view.task, view.weights)
     # Every token at every place, as texts of that token alone.
-    tokens = torch.arange(vocabulary)
+    tokens = torch.arange(vocabulary, device=view.weights.device)
     rows = read(first, tokens[:, None].expand(-1, length))  # [V, length, e]
     there = _outside(rows, span) < _NEAR  # [V, length]
     second = None
@@ -121,7 +121,7 @@ def _texts(
         if own is not None and own.shape[1] >= span.shape[1]:  # else rows are mixed in it
             second = layer, own
             break
-    begun = torch.zeros(1, 0, dtype=torch.int64)
+    begun = tokens.new_zeros(1, 0)
     for place in range(length):
         options = tokens[there[:, place]]
         if not len(options):
@@ -155,8 +155,8 @@ def _texts(
 def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -> torch.Tensor:
     """Texts [S, length] whose last token, which is a label alone, explains the update best.
 
-    Text by text: an update is the mean of its records', of which the others stay. Some of its
-    coordinates, drawn once for all, are compared.
+    Two texts at a time: an update is the mean of its records', of which the others stay. Some of
+    its coordinates, drawn once for all, are compared.
     """
     count, missing = len(begun), length - begun.shape[1]
     if missing == 0:
@@ -188,17 +188,24 @@ def _ended(view: View, begun: torch.Tensor, update: torch.Tensor, length: int) -
         return texts  # labels are no tokens: nothing tells the last ones
     # Each text's own part, at first the mean over all its ends; then two at a time, the nearest:
     # one by one, two texts that have each other's end stay so.
-    own, ends = gradients.mean(1), torch.zeros(count, dtype=torch.int64)
-    pairs = list(combinations(range(count), 2)) or [(0, 0)]
-    for one, other in pairs * _TURNS:
-        both = sorted({one, other})
-        left = gradients[one] - (count * update[some] - own.sum(0) + own[both].sum(0))
-        right = gradients[other] if one != other else torch.zeros_like(left[:1])
-        gaps = left.square().sum(1)[:, None] + right.square().sum(1) + 2 * left @ right.T
-        best = torch.unravel_index(gaps.argmin(), gaps.shape)
-        for row, end in zip(both, best, strict=False):
-            ends[row], own[row] = end, gradients[row, end]
-    texts[:, -1] = ends.to(texts.device)
+    own, ends = gradients.mean(1), torch.zeros(count, dtype=torch.int64, device=texts.device)
+    pairs = list(combinations(range(count), 2))
+    products = {pair: gradients[pair[0]] @ gradients[pair[1]].T for pair in pairs}  # [V, V]
+    squares = gradients.square().sum(2)
+    for _ in range(_TURNS):
+        before = ends.clone()
+        for one, other in pairs or [(0, 0)]:
+            both = sorted({one, other})
+            rest = count * update[some] - own.sum(0) + own[both].sum(0)
+            near = squares[both] - 2 * gradients[both] @ rest  # |g|² - 2 ⟨g, rest⟩
+            gaps = near[0]
+            if one != other:
+                gaps = near[0][:, None] + near[1] + 2 * products[one, other]
+            for row, end in zip(both, torch.unravel_index(gaps.argmin(), gaps.shape), strict=True):
+                ends[row], own[row] = end, gradients[row, end]
+        if torch.equal(ends, before):
+            break
+    texts[:, -1] = ends
     return texts
 
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from trilemma.learning import Task, client_update, clipped_sums, traced
-from trilemma.learning.forward_memory import HELD_AT_ONCE, held_at_most, held_by_record
+from trilemma.learning.forward_memory import RECORDED_AT_MOST, held_at_most, held_by_record
 from trilemma.learning.modules import copied, scores
 
 if TYPE_CHECKING:
@@ -113,6 +113,10 @@ class Sending:
         """
         if self.training.algorithm != "fedsgd":
             return None
+        if not self._clips and rows.numel() > self._room and len(rows) > 1:
+            every = zip(weights, rows, shares, strict=True)
+            parts = [self.means(at[None], r[None], share[None]) for at, r, share in every]
+            return None if parts[0] is None else torch.cat([p for p in parts if p is not None])
         if self._clips_many(rows):
             own = (shares[..., None] * self._shares(rows, present)).flatten(1)
             every = zip(weights, rows.flatten(1), own, strict=True)
@@ -163,6 +167,7 @@ class Sending:
 
         given = weights, *self._records(rows), shares.to(weights)
         often = self.training.sampling != "poisson" and not weights.is_cuda  # there it is within
+        often = often and rows.numel() * self._held <= RECORDED_AT_MOST
         if often and ("clipped", given[1].shape) not in self._recorded:
             with torch.no_grad():  # what is found out at the first call cannot be recorded
                 sums(weights, *(item[:1, :1] for item in given[1:]))
@@ -173,7 +178,7 @@ class Sending:
         if not self._clips:
             return False
         count = math.prod(rows.shape[-2:])
-        return count * self.task.layout.size > _WRITTEN or count * self._held > HELD_AT_ONCE
+        return count * self.task.layout.size > _WRITTEN or count > self._room
 
     @property
     def _clips(self) -> bool:

@@ -10,6 +10,7 @@ import torch
 from trilemma.errors import InvalidInput
 from trilemma.federation.deployment_terms import ServerTraining
 from trilemma.learning import clipped_sums, traced
+from trilemma.learning.forward_memory import RECORDED_AT_MOST, held_by_record
 
 if TYPE_CHECKING:
     from trilemma.federation.recipe import Recipe
@@ -100,7 +101,9 @@ class Server:
         with torch.no_grad():
             if clip not in self._gradients:
                 gradient(weights[0], *(record[:1] for record in records))  # see what layers read
+                held = held_by_record(task, weights[0], *(record[0] for record in records))
                 recorded = clip is None or not weights.is_cuda  # there it is within
+                recorded = recorded and len(records[0]) * held <= RECORDED_AT_MOST
                 self._gradients[clip] = (
                     traced(("public", clip), task, gradient, example) if recorded else gradient
                 )

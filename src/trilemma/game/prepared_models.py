@@ -97,7 +97,7 @@ def fresh_weights(scenario: Scenario, models: Sequence[int], *, seed: int = 0) -
     if scenario.initialise is None:
         _require_reset(model)
     if shares:
-        for _, owner, _ in owners:  # a frozen body stays where it is
+        for _, owner, _ in owners:  # a frozen body beside them stays where it is
             owner.to(device)
     else:
         model.to(device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -49,23 +49,20 @@ def applied(recipe: Recipe, scenario: Scenario) -> Scenario:
     if recipe.judge == "choosing" and scenario.public is not None:
         public = public[torch.arange(len(public))[1::2]]
     means = _centring(recipe, scenario, public)
-    if not means and not scenario.sends_statistics:
-        return scenario.retrained(
-            recipe.local_training,
-            server_lr=recipe.server_lr,
-            server_decay=recipe.server_decay,
-            test=judged_records(scenario, recipe.judge),
-            public=public,
-        )
+    changes: dict[str, Any] = {
+        "local_training": recipe.local_training,
+        "server_lr": recipe.server_lr,
+        "server_decay": recipe.server_decay,
+        "test": judged_records(scenario, recipe.judge),
+        "public": public,
+    }
+    if not means and not scenario.sends_statistics:  # these are in the model, with their own rate
+        return scenario.retrained(**changes)
     return replace(
         scenario,
         model=centred(scenario.model, means),
         initialise=_Centred(scenario.initialise, means) if means else scenario.initialise,
-        local_training=recipe.local_training,
-        server_lr=recipe.server_lr,
-        server_decay=recipe.server_decay,
-        test=judged_records(scenario, recipe.judge),
-        public=public,
+        **changes,
     )
 
 

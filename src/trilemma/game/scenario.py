@@ -157,24 +157,24 @@ class Scenario:
 
     def retrained(
         self,
-        training: LocalTraining,
         *,
+        local_training: LocalTraining,
         server_lr: float | None,
         server_decay: bool,
         test: Records,
         public: Records,
     ) -> Scenario:
-        """The same clients and model, trained and judged otherwise; nothing is tried anew.
+        """The same clients and model, trained and judged otherwise; its update is not tried anew.
 
         To try a model and to record its steps takes as long as a short training does.
         """
         made = object.__new__(type(self))
         made._keep(**{item.name: getattr(self, item.name) for item in fields(self)})
-        made._keep(local_training=training, server_lr=server_lr, server_decay=server_decay)
+        made._keep(local_training=local_training, server_lr=server_lr, server_decay=server_decay)
         made._keep(test=test, test_records=test, public=public, public_records=public)
         made._check_rounds()
         made._check_batch()
-        if training.by_record and not is_checked() and self._couples_alone:
+        if local_training.by_record and not is_checked() and self._couples_alone:
             raise InvalidInput(COUPLED)
         return made
 

@@ -45,7 +45,8 @@ def clipped_sums(
     clients, count = inputs.shape[:2]
     widest = _WIDEST_ON_GPU if weights.is_cuda else _WIDEST
     held = clients * held_by_record(task, weights, inputs[0, 0], labels[0, 0])
-    size = max(1, min(widest // (clients * weights.numel()), held_at_most(weights) // held))
+    room = min(widest // (clients * weights.numel()), held_at_most(weights) // held)
+    size = max(1, min(count, room))
     if weights.is_cuda and (short := -count % size):  # blocks of one shape are recorded once
         inputs, labels = (
             torch.cat([value, value[:, :1].repeat_interleave(short, 1)], 1)

@@ -38,8 +38,8 @@ def held_by_record(
 
     Half of what two hold: BatchNorm takes no single one.
     """
-    # A copy: the storage of a view is that of all records.
-    inputs, labels = (item.detach().clone().expand(2, *item.shape) for item in (record, label))
+    # Copies: the storage of a view is that of all records.
+    inputs, labels = (torch.stack([item.detach()] * 2) for item in (record, label))
 
     def loss(at: torch.Tensor) -> torch.Tensor:
         return task.mean_loss(at, inputs, labels)

@@ -44,7 +44,6 @@ class _Unrolled(_Layer):
             given = None if given is None else tuple(item.unsqueeze(1) for item in given)
         if given is not None:
             given = self._checked(steps, given)
-        steps = steps.transpose(0, 1) if self.batch_first else steps
         ends: list[_State] = []
         for layer in range(self.num_layers):
             written = []
@@ -54,12 +53,11 @@ class _Unrolled(_Layer):
                 written.append(made)
                 ends.append(last)
             steps = torch.cat(written, -1) if self.bidirectional else written[0]
-        output = steps.transpose(0, 1) if self.batch_first else steps
         last_states = tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
         if not batched:
-            output = output.squeeze(0 if self.batch_first else 1)
+            steps = steps.squeeze(0 if self.batch_first else 1)
             last_states = tuple(item.squeeze(1) for item in last_states)
-        return output, last_states if self.mode == "LSTM" else last_states[0]
+        return steps, last_states if self.mode == "LSTM" else last_states[0]
 
     def _checked(self, steps: torch.Tensor, given: _State) -> _State:
         """A state as the input has it; one of other shapes is refused as torch does."""
@@ -76,21 +74,25 @@ class _Unrolled(_Layer):
     def _passed(
         self, steps: torch.Tensor, state: _State | None, name: str
     ) -> tuple[torch.Tensor, _State]:
-        """What one layer writes in one direction, [T, n, d] of steps [T, n, e]; its last state."""
+        """What one layer writes in one direction, [T, n, d] of steps [T, n, e]; its last state.
+
+        Or [n, T, d] of [n, T, e], as what a layer reads is laid out.
+        """
+        time = int(self.batch_first)
         if state is None:
-            wide = self.proj_size or self.hidden_size
-            state = (steps.new_zeros(steps.shape[1], wide),)
+            wide, records = self.proj_size or self.hidden_size, steps.shape[1 - time]
+            state = (steps.new_zeros(records, wide),)
             if self.mode == "LSTM":
-                state += (steps.new_zeros(steps.shape[1], self.hidden_size),)
+                state += (steps.new_zeros(records, self.hidden_size),)
         biases = self.bias
         inner = getattr(self, f"bias_ih{name}") if biases else None
         read = linear(steps, getattr(self, f"weight_ih{name}"), inner)
         backward = name.endswith("_reverse")
         written = []
-        for now in reversed(read.unbind()) if backward else read.unbind():
+        for now in reversed(read.unbind(time)) if backward else read.unbind(time):
             state = self._step(now, state, name)
             written.append(state[0])
-        return torch.stack(written[::-1] if backward else written), state
+        return torch.stack(written[::-1] if backward else written, time), state
 
     def _step(self, read: torch.Tensor, state: _State, name: str) -> _State:
         """The next state, of what is read of the input [n, gates · d] and the state before.

@@ -14,7 +14,7 @@ from trilemma.errors import InvalidInput
 from trilemma.learning.batch_norm_statistics import applied, rates
 from trilemma.learning.constants import converted, holding
 from trilemma.learning.losses import Loss, class_loss, differ, in_precision, label_batches
-from trilemma.learning.modules import normalises_batches, scores
+from trilemma.learning.modules import copied, normalises_batches, scores
 from trilemma.learning.precision import whole_floats
 from trilemma.learning.ways import Way
 from trilemma.updates import Layout
@@ -119,7 +119,7 @@ class Task:
         given = inputs.to(like if inputs.is_floating_point() else like.device)
         try:
             with torch.no_grad():
-                self.model(given)
+                copied(self.model)(given)  # whose buffers may change
         except ValueError:
             return False
         return True

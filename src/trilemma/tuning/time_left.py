@@ -30,7 +30,7 @@ class Kind:
 
     A unit is a game of `attacks` over `rounds`, a game whose belief is averaged over draws, a
     training of `rounds`, or a pair of timed rounds. `carrier` hides single messages. A proof's
-    trainings, and those that it is compared with, go `by_record` and mostly use all records.
+    trainings, and some that it is compared with, go `by_record` and mostly use all records.
     """
 
     what: Literal["games", "beliefs", "trainings", "timings"]

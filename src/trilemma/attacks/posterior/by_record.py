@@ -19,6 +19,7 @@ from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.posterior_inputs import Batch, blocks, stacked, units_of
 from trilemma.errors import InvalidInput
 from trilemma.learning import clipped_products, clipped_sums, traced
+from trilemma.learning.forward_memory import RECORDED_AT_MOST, held_by_record
 from trilemma.records.records import Records
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def _summed_scores(views: Sequence[View], candidate_sets: Batch) -> torch.Tensor
             if run is products and not given[0].is_cuda and task.layout.size <= _SMALL:
                 # what is found out at the first call cannot be recorded
                 run(given[0], *(record[:1] for record in records), given[3])
-                run = traced(("clipped products", clip), task, products, given)
+                held = held_by_record(task, given[0], *(record[0] for record in records))
+                if own.count * held <= RECORDED_AT_MOST:
+                    run = traced(("clipped products", clip), task, products, given)
             inner, squares = run(*given)
         share = float(weights[0]) / training.batch
         ratio = (2 * share * inner - share**2 * squares) / (2 * noise.scale**2)

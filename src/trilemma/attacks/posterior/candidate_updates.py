@@ -132,20 +132,26 @@ def seen_path(units: ViewTensors, block: slice, population: Batch) -> Path:
 def _mean_gradient(
     task: Task, weights: torch.Tensor, average: Batch, training: LocalTraining
 ) -> torch.Tensor:
-    """The mean gradient [U, m] of the records, which are normalised together if at all."""
+    """The mean gradient [U, m] of the records, which are normalised together if at all.
+
+    Where they are too many at once, the mean of their blocks', of at least a client's records; a
+    block without a loss, as of padding alone, is left out.
+    """
     if training.record_clip is None:
         room, own = _room(task, weights, average), (0, *_places(average))
-        size = average.count if task.normalises_batches else max(1, room)
+        size = average.count if task.normalises_batches else max(training.batch, room)
         gradient = task.way.vmap(
-            task.way.grad(task.mean_loss), own, chunk_size=max(1, room // average.count)
+            task.way.grad_and_value(task.mean_loss), own, chunk_size=max(1, room // average.count)
         )
-        total = torch.zeros_like(weights)
+        means, counts = list[torch.Tensor](), list[torch.Tensor]()
         for start, stop in blocks(average.count, size):
             some = average.rows(start, stop)
             with sdpa_kernel(SDPBackend.MATH):  # torch.func cannot map the fused attention
-                mean: torch.Tensor = gradient(weights, some.inputs, some.labels)
-            total += mean * (some.count / average.count)
-        return total
+                mean, loss = gradient(weights, some.inputs, some.labels)
+            there = loss.isfinite()[:, None]
+            means.append(some.count * torch.where(there, mean, 0.0))
+            counts.append(some.count * there)
+        return torch.stack(means).sum(0) / torch.stack(counts).sum(0)
     sums = [
         _gradients(task, weights, average.rows(start, stop), training).sum(1)
         for start, stop in blocks(average.count, held_at_once(_HELD, weights) // weights.numel())
@@ -263,7 +269,7 @@ def _gradients(
 def _room(task: Task, weights: torch.Tensor, records: Batch) -> int:
     """Records whose forward passes may be held at once."""
     record, label = (
-        value.flatten(0, int(not records.shared))[0] for value in (records.inputs, records.labels)
+        value[0] if records.shared else value[0, 0] for value in (records.inputs, records.labels)
     )
     return held_at_most(weights) // held_by_record(task, weights[0], record, label)
 

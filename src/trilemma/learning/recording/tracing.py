@@ -57,7 +57,9 @@ def traced(
     state = tuple((item.data_ptr(), item._version) for item in held)
     modes = tuple(module.training for module in task.model.modules())
     shapes = tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in example)
-    full_key = (*key, id(task), state, modes, shapes)
+    # A GPU's graph keeps the kernels, and the bits, that it was captured with.
+    bits = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    full_key = (*key, id(task), state, modes, shapes, bits)
     if full_key in _TRACES:
         _TRACES.move_to_end(full_key)
         return _TRACES[full_key][1]
