@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Examined", "Suited", "examine"]
 
-_SLOW_S: Final = 30.0  # for the updates of one round: nothing is timed in reasonable time
+_SLOW_S: Final = 10.0  # for the updates of one round: nothing is timed in reasonable time
 _TRIES: Final = 4  # the first is slow, others may be held up
 _TRAININGS: Final = 60  # before there is an answer, about
 _MOST: Final = 2  # kinds of the leading attack's games, of which there are more than of others
