@@ -30,6 +30,9 @@ def test_short_products_end_with_their_block() -> None:
     assert not products.allow_tf32
     with short_products(), short_products():
         assert products.allow_tf32
+        with whole_floats(10**7):
+            assert not products.allow_tf32
+        assert products.allow_tf32
     assert not products.allow_tf32
 
 

@@ -174,7 +174,8 @@ class Scenario:
         made._keep(test=test, test_records=test, public=public, public_records=public)
         made._check_rounds()
         made._check_batch()
-        if local_training.by_record and not is_checked() and self._couples_alone:
+        coupled = local_training.by_record and not is_checked() and self.couples_records
+        if coupled and not self.weighs_records:
             raise InvalidInput(COUPLED)
         return made
 
@@ -319,11 +320,6 @@ class Scenario:
         """Whether records are coupled, but by nothing else than what the loss divides by."""
         sample = self._tried()
         return self.couples_records and self.task.weighs_records(sample.inputs, sample.labels)
-
-    @property
-    def _couples_alone(self) -> bool:
-        """Whether no clipping of single records is a proof."""
-        return self.couples_records and not self.weighs_records
 
     @property
     def unlabelled(self) -> bool:

@@ -22,7 +22,9 @@ def whole_floats(parameters: int = 0) -> Iterator[None]:
     guessed right in 3 and in 7 of them with 11 bits and in 1 with 24, DLG in none), and take half
     the time.
     """
-    with _set(torch.backends.cudnn, parameters > LARGE), _set(torch.backends.cuda.matmul, False):
+    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    short = convolutions.allow_tf32 and parameters > LARGE
+    with _set(convolutions, short), _set(products, False):
         yield
 
 
@@ -32,19 +34,14 @@ def short_products() -> Iterator[None]:
 
     What is lost is a thousandth of each product; seeds differ by more. A CPU computes as before.
     """
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
+    with _set(torch.backends.cuda.matmul, True):
         yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 @contextmanager
-def _set(library: Any, allowed: bool) -> Iterator[None]:
-    """Fewer bits are used only if they were and are `allowed`."""
+def _set(library: Any, short: bool) -> Iterator[None]:
     before = library.allow_tf32
-    library.allow_tf32 = before and allowed
+    library.allow_tf32 = short
     try:
         yield
     finally:
