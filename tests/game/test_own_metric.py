@@ -46,21 +46,37 @@ def test_the_constant_answer_is_the_majority_the_mean_and_the_median() -> None:
     assert found is None or found == pytest.approx(-median, rel=1e-2)
 
 
-def test_per_token_classes_have_the_entropy_of_each_place() -> None:
-    tokens = torch.randint(5, (200, 4), generator=torch.Generator().manual_seed(1))
+class Table(nn.Module):
+    """Scores of 5 classes for each of 4 tokens, behind them or before."""
 
-    class Table(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.head = nn.Embedding(5, 4), nn.Linear(4, 5)
+    def __init__(self, *, first: bool) -> None:
+        super().__init__()
+        self.table, self.head, self.first = nn.Embedding(6, 4), nn.Linear(4, 5), first
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            scores: torch.Tensor = self.head(self.table(x)).transpose(1, 2)
-            return scores
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.table(x))
+        return scores.transpose(1, 2) if self.first else scores
 
-    scenario = Scenario(Table(), cross_entropy, [(tokens, tokens)], (tokens, tokens), ONE)
-    shares = torch.stack([torch.bincount(column, minlength=5) / 200 for column in tokens.T])
-    entropy = -(shares * shares.log()).sum(1).mean()
+
+def behind(scores: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(scores.flatten(0, 1), tokens.flatten())
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("padding", [False, True])
+def test_per_token_classes_have_the_entropy_of_all_places(
+    first: bool, padding: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trilemma.game.baseline._AT_ONCE", 20 * 64)  # in four parts
+    draw = torch.Generator().manual_seed(1)
+    tokens = torch.randint(5, (200, 4), generator=draw)
+    labels = tokens.clone()
+    if padding:
+        labels[:, 3] = -100  # what cross_entropy leaves out
+    loss = cross_entropy if first else behind
+    scenario = Scenario(Table(first=first), loss, [(tokens, labels)], (tokens, labels), ONE)
+    shares = torch.bincount(labels[labels >= 0], minlength=5) / (labels >= 0).sum()
+    entropy = -(shares * shares.log()).sum()
     assert constant_metric(scenario) == pytest.approx(-float(entropy), rel=1e-3)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from trilemma.errors import InvalidInput
 from trilemma.game.scenario import Scenario
 from trilemma.scenarios import load_scenario
-from trilemma.scenarios.scenario_calls import called
+from trilemma.scenarios.scenario_calls import called, made_with
 
 BROKEN = """
 def make():
@@ -62,3 +62,19 @@ def test_options_are_named() -> None:
     with pytest.raises(InvalidInput, match="needs folder, which nothing gives"):
         called(lambda folder: made(), "mine", {})
     assert called(lambda **_: made(), "mine", {"clients": 3}).name == "scenario"
+
+
+def test_a_scenario_is_tried_on_its_device_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    trial = Scenario._try_an_update
+
+    def noted(scenario: Scenario) -> None:
+        tried.append(scenario.device)
+        trial(scenario)
+
+    monkeypatch.setattr(Scenario, "_try_an_update", noted)
+    assert made_with(made, "made", {"size": 6, "device": "cpu:0"}).device == "cpu:0"
+    assert tried == ["cpu:0"]
+    given = made()
+    assert given.device == "cpu"
+    assert made_with(lambda: given, "mine", {"device": "cpu:0"}).device == "cpu:0"

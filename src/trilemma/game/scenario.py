@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -52,9 +54,10 @@ if TYPE_CHECKING:
     from trilemma.beliefs.recovery import Criterion
     from trilemma.records.columns import Column
 
-__all__ = ["Scenario", "Source"]
+__all__ = ["Scenario", "Source", "made_on"]
 
 _TRIED: Final = 8  # records on which the loss is tried
+_DEVICE: ContextVar[str] = ContextVar("where scenarios are made", default="cpu")
 
 
 _FRESH: Final = (
@@ -66,6 +69,16 @@ _OWN: Final = (
     "Trainings that start from other weights. Each one, and every model that is attacked, starts "
     "from what initialise makes."
 )
+
+
+@contextmanager
+def made_on(device: str) -> Iterator[None]:
+    """Scenarios made meanwhile that name no device are made on this one, and tried there alone."""
+    before = _DEVICE.set(device)
+    try:
+        yield
+    finally:
+        _DEVICE.reset(before)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +130,7 @@ class Scenario:
     distance: Distance | None = None
     columns: Sequence[Column] = ()
     words: Sequence[str] = ()
-    device: str = "cpu"
+    device: str = field(default_factory=_DEVICE.get)
     sends_statistics: bool = False
     metric: Metric | Callable[[torch.Tensor, torch.Tensor], float] | None = None
     records: tuple[Records, ...] = field(init=False)

@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 HELD_AT_ONCE: Final = 1 << 26  # bytes that forward passes leave for backward, of all records
-_HELD_ON_GPU: Final = 1 << 33
+_HELD_ON_GPU: Final = 1 << 32
 RECORDED_AT_MOST: Final = 1 << 28  # what is recorded is held whole meanwhile
 _HELD: OrderedDict[tuple[int, Hashable], tuple[Task, int]] = OrderedDict()
 _KEPT: Final = 32

@@ -11,7 +11,7 @@ from torch import nn
 
 from trilemma.errors import InvalidInput, TrilemmaError, place_of
 from trilemma.game.differentiability import checked_before
-from trilemma.game.scenario import Scenario
+from trilemma.game.scenario import Scenario, made_on
 
 __all__ = ["CHANGEABLE", "called", "changed", "made_with", "meant"]
 
@@ -44,8 +44,10 @@ def made_with(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -
     """The same; a batch, cohort or device that `make` does not take changes what it made."""
     taken = _parameters(make) or {}
     later = {option for option in CHANGEABLE if option in options and option not in taken}
-    made = called(make, name, {n: value for n, value in options.items() if n not in later})
-    return changed(made, {name: options[name] for name in later if options[name] is not None})
+    changes = {name: options[name] for name in later if options[name] is not None}
+    with made_on(changes.get("device", "cpu")):
+        made = called(make, name, {n: value for n, value in options.items() if n not in later})
+    return changed(made, changes)
 
 
 def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -54,6 +56,7 @@ def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     batch = whole.pop("batch", None)
     if batch is not None and batch != scenario.local_training.batch:
         scenario = scenario.with_local_training(batch=batch)
+    whole = {name: value for name, value in whole.items() if value != getattr(scenario, name)}
     with checked_before():  # where it was made: model and loss stay what they are
         return replace(scenario, **whole) if whole else scenario
 

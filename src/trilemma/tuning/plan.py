@@ -92,7 +92,6 @@ class Plan:
             setting = None if run is None else Setting.kept(run)
             setting = setting or Setting.of(scenario, seed=request.seed, steps=request.steps)
             suite = suite_of(scenario, knows, request.attacks, rounds=rounds)
-        torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         chosen = families(
             *(setting, claim, p_max, request.adversary),
             families_asked(request, setting.clients),
@@ -118,6 +117,7 @@ class Plan:
             deployment=_deployment(scenario, request, rounds),
             public=None if scenario.public is None else _public(scenario, run),
         )
+        torch.cuda.empty_cache()  # of a GPU: workers need what this process does no more
         if run is not None:
             require_own(run, made.own)
         return made

@@ -6,8 +6,6 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from trilemma.attacks import get
 from trilemma.execution.scheduler import Scheduler
 from trilemma.game.job_results import decode
@@ -86,7 +84,6 @@ def tune(
             workers,
             share=plan.setting.share(plan.claim.rounds),
         )
-        torch.cuda.empty_cache()  # of a GPU: what proofs were made with
         if ticker is not None:
             ticker.expect(remaining)
         found = scheduler.run_all(certain(plan))
