@@ -55,6 +55,8 @@ def test_a_proof_is_told_before_anything_is_attacked() -> None:
 @pytest.mark.slow
 def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = ask(scenario, **ASKED, out=tmp_path / "whole", quiet=True)
+    log = (tmp_path / "whole" / "run.log").read_text()
+    assert log.index("control, gaussian-posterior finished") < log.index("compression finished")
     short = ask(scenario, **ASKED, out=tmp_path / "ended", minutes=1e-9, quiet=True)
     assert Verdict.load(tmp_path / "ended").limits == short.limits
     assert (tmp_path / "ended" / "report.html").exists()

@@ -53,7 +53,7 @@ def _fitted(scenario: Scenario, like: torch.Tensor, labels: torch.Tensor) -> tor
         search.zero_grad()
         total = 0.0
         for part in parts:
-            outputs = answer.expand(len(part), *like.shape)
+            outputs = answer.expand(len(part), *like.shape).contiguous()  # for view(), in losses
             loss = scenario.task.loss_of(outputs, part) * (len(part) / len(labels))
             loss.backward()  # type: ignore[no-untyped-call]  # of torch
             total += float(loss.detach())
@@ -88,14 +88,14 @@ def _log_shares(like: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None
         return None
     size = shape[axes[0]]
     named = labels[(labels >= 0) & (labels < size)]  # padding has a number outside
-    shares = torch.bincount(named, minlength=size).double() / max(1, len(named))
+    shares = torch.bincount(named.long(), minlength=size).double() / max(1, len(named))
     wide = [1] * like.ndim
     wide[axes[0]] = size
     return shares.clamp(min=1e-12).log().view(wide)
 
 
 def _judged(scenario: Scenario, answer: torch.Tensor, labels: torch.Tensor) -> float | None:
-    outputs = answer.expand(len(labels), *answer.shape)
+    outputs = answer.expand(len(labels), *answer.shape).contiguous()
     try:
         if scenario.metric is not None:
             value = float(scenario.metric(outputs, labels))

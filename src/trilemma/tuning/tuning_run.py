@@ -21,7 +21,7 @@ from trilemma.tuning.choice.advice import (
     weak,
     weighed,
 )
-from trilemma.tuning.choice.choose import attacked, certain, choose, controls
+from trilemma.tuning.choice.choose import attacked, certain, choose, control_of, controls
 from trilemma.tuning.choice.gallery_jobs import gallery, keep_gallery
 from trilemma.tuning.choice.other_adversary import beside
 from trilemma.tuning.choice.shown_results import leakage_by_rounds, paper_leakage
@@ -92,8 +92,10 @@ def tune(
             answered(verdict_on(plan, choice, {}, pending=True))
         said = _with_group_norm(plan, run, workers, ray, ticker)
         if choice.chosen is not None:
-            # What is proved is attacked first: that says most of it.
-            found |= scheduler.run_all({"first": beside(plan, choice.chosen)}, until=until)
+            # What says most of a proof: attacks on it, and the strongest on what it protects.
+            lead = control_of(plan.suite.lead)
+            first = {"first": beside(plan, choice.chosen), lead: controls(plan)[lead]}
+            found |= scheduler.run_all(first, until=until)
         others = list(attacked(plan).items())
         size = max(2, workers)  # families side by side, so that some of them end
         for start in range(0, len(others), size):
@@ -102,7 +104,8 @@ def tune(
             choice = choose(plan, found, scheduler.unfinished)
         if ticker is not None:
             ticker.tell(choice.answer)
-            remaining.expect(possible_further(plan, pictures=pictures))
+            further = possible_further(plan, pictures=pictures)
+            remaining.expect({name: work for name, work in further.items() if name not in found})
         if answered is not None and choice.chosen is not None:
             answered(verdict_on(plan, choice, said, pending=True))
         for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
