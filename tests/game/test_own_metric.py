@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 from torch import nn
 from torch.nn.functional import cross_entropy, l1_loss, mse_loss
@@ -64,10 +65,11 @@ def behind(scores: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("padding", [False, True])
+@pytest.mark.parametrize("at_once", [1, 20 * 64])  # record by record, and in four parts
 def test_per_token_classes_have_the_entropy_of_all_places(
-    first: bool, padding: bool, monkeypatch: pytest.MonkeyPatch
+    first: bool, padding: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trilemma.game.baseline._AT_ONCE", 20 * 64)  # in four parts
+    monkeypatch.setattr("trilemma.game.baseline._AT_ONCE", at_once)
     draw = torch.Generator().manual_seed(1)
     tokens = torch.randint(5, (200, 4), generator=draw)
     labels = tokens.clone()
@@ -78,6 +80,44 @@ def test_per_token_classes_have_the_entropy_of_all_places(
     shares = torch.bincount(labels[labels >= 0], minlength=5) / (labels >= 0).sum()
     entropy = -(shares * shares.log()).sum()
     assert constant_metric(scenario) == pytest.approx(-float(entropy), rel=1e-3)
+
+
+def test_a_place_and_a_class_of_one_size_are_told_apart() -> None:
+    """Labels are their own place: one constant answer knows nothing of them."""
+    places = torch.arange(5).repeat(40, 1)
+    for first, loss in ((True, cross_entropy), (False, behind)):
+        scenario = Scenario(Table(first=first), loss, [(places, places)], (places, places), ONE)
+        assert constant_metric(scenario) == pytest.approx(-math.log(5), rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
+def test_sorted_labels_of_any_scale_have_their_own_variance(scale: float) -> None:
+    y = torch.linspace(0, 10, 3000)[:, None]
+    found = constant_metric(linear(lambda o, t: mse_loss(o, t) * scale, y))
+    assert found == pytest.approx(-scale * float(np.var(y.numpy())), rel=1e-3)
+
+
+def test_a_loss_that_is_flat_far_away_and_class_weights() -> None:
+    y = norm.rvs(4.0, 0.5, size=(300, 1), random_state=1)
+    near = minimize_scalar(
+        lambda c: float((1 - np.exp(-((c - y) ** 2) / 2)).mean()), bounds=(3, 5), method="bounded"
+    ).fun
+    welsch = linear(lambda o, t: (1 - torch.exp(-((o - t) ** 2) / 2)).mean(), torch.tensor(y))
+    assert constant_metric(welsch) == pytest.approx(-near, rel=1e-2)
+    labels = torch.tensor([0] * 60 + [1] * 240)
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([4.0, 1.0]))
+    weighted = linear(loss, labels, 2, Metric(loss, better="lower"))
+    assert constant_metric(weighted) == pytest.approx(-math.log(2), rel=1e-3)
+
+
+@pytest.mark.parametrize("error", [AssertionError, KeyError, OverflowError, RuntimeError])
+def test_a_metric_that_takes_no_constant_has_none(error: type[Exception]) -> None:
+    def correlation(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        if outputs.max() == outputs.min():
+            raise error
+        return 0.5
+
+    assert constant_metric(linear(mse_loss, torch.rand(40, 1), 1, correlation)) is None
 
 
 def test_log_probabilities_have_no_constant_answer() -> None:

@@ -75,6 +75,28 @@ def test_a_scenario_is_tried_on_its_device_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Scenario, "_try_an_update", noted)
     assert made_with(made, "made", {"size": 6, "device": "cpu:0"}).device == "cpu:0"
     assert tried == ["cpu:0"]
-    given = made()
-    assert given.device == "cpu"
+    assert made().device == "cpu"
+
+
+def test_another_device_than_it_was_made_on_is_tried_anew() -> None:
+    """Of what it holds itself, a loss may have left something behind."""
+    moved: list[bool] = []
+
+    def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if moved:
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return nn.functional.cross_entropy(outputs, labels)
+
+    data = torch.rand(8, 3), torch.arange(8) % 2
+    given = Scenario(nn.Linear(3, 2), loss, [data], data)
     assert made_with(lambda: given, "mine", {"device": "cpu:0"}).device == "cpu:0"
+    moved.append(True)
+    with pytest.raises(InvalidInput, match="the loss cannot be computed"):
+        made_with(lambda: given, "mine", {"device": "cpu:0"})
+
+
+def test_a_scenario_made_of_another_is_made_on_the_device_that_was_asked_for() -> None:
+    def outer() -> Scenario:
+        return made_with(made, "made", {"size": 6})
+
+    assert made_with(outer, "outer", {"device": "cpu:0"}).device == "cpu:0"

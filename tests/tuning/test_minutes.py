@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from trilemma import LocalTraining, Scenario, Verdict
 from trilemma.api import tune as ask
 from trilemma.errors import InvalidInput
+from trilemma.tuning import tuning_run
 from trilemma.tuning.request import Request
 from trilemma.tuning.tuning_run import tune
 
@@ -47,6 +49,8 @@ def test_a_proof_is_told_before_anything_is_attacked() -> None:
     (said,) = (limit for limit in verdict.limits if "attacks were ended" in limit)
     assert "compression (0 games played)" in said
     assert "control, gaussian-posterior (0 games played)" in said
+    assert said.count("attacks on what was chosen") <= 1
+    assert "_" not in said
     (other,) = (candidate for candidate in verdict.candidates if candidate.name == "compression")
     assert other.rank is None
     assert other.statement == "Not finished: 0 games were played."
@@ -81,6 +85,21 @@ def test_time_never_ends_what_gives_the_first_answer() -> None:
     verdict = tune(scenario(), **asked, minutes=1e-9)
     (candidate,) = verdict.candidates
     assert candidate.tests or candidate.points
+
+
+def test_minutes_count_from_the_start_and_half_are_left_after_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning_run, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    assert tuning_run._until(None, 990.0) is None
+    assert tuning_run._until(20.0, 990.0) == 990.0 + 20 * 60
+    assert tuning_run._until(5.0, 200.0) == 1000.0 + 2.5 * 60
+
+
+@pytest.mark.slow
+def test_any_number_of_minutes_is_waited_for() -> None:
+    verdict = tune(scenario(), **ASKED, minutes=1e12, workers=2)
+    assert not any("attacks were ended" in limit for limit in verdict.limits)
 
 
 def test_minutes_are_checked_and_decide_no_number() -> None:

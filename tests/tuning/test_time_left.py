@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -49,6 +50,18 @@ def test_what_is_left_is_what_is_possible_less_what_is_done() -> None:
     assert remaining.left() == Left(0.5 * 10 / 2, 0.5 * 40 / 2, ())
     remaining.ended("a")
     assert remaining.left() == Left(0.0, 0.0, ())
+
+
+def test_work_ends_with_its_time() -> None:
+    remaining = Remaining({"a": {DLG: Range(20, 90)}})
+    played(remaining, "a", GAMES, 100.0)
+    assert remaining.said() == "1.7 to 13 min left"
+    remaining.end_at(time.monotonic() + 60.5)
+    assert remaining.said() == "at most 60 s left"
+    remaining.end_at(time.monotonic() - 5)
+    assert remaining.said() == "at most 0 s left"
+    remaining.end_at(None)
+    assert remaining.said() == "1.7 to 13 min left"
 
 
 def test_what_an_earlier_process_did_is_done_and_was_not_timed() -> None:

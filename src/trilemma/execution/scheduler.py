@@ -13,13 +13,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from trilemma.execution.journal import Run
     from trilemma.execution.pool import Executor, Job, Spent
 
 __all__ = ["Procedure", "Scheduler", "Watcher", "together"]
+
+_LONGEST_S: Final = 1e6  # that a process can wait at all
 
 Result = TypeVar("Result")
 Procedure = Generator[Sequence[Any], list[Any], Result]
@@ -130,7 +132,7 @@ class Scheduler:
         left = until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time is over")
-        return self._pool.next(within=left)
+        return self._pool.next(within=min(left, _LONGEST_S))
 
     def _advance(self, name: str, courses: dict[str, _Course], returned: dict[str, Any]) -> None:
         """Send a procedure its results until it wants what is not done, or returns."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,7 +46,7 @@ def made_with(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -
     taken = _parameters(make) or {}
     later = {option for option in CHANGEABLE if option in options and option not in taken}
     changes = {name: options[name] for name in later if options[name] is not None}
-    with made_on(changes.get("device", "cpu")):
+    with made_on(changes["device"]) if "device" in changes else nullcontext():
         made = called(make, name, {n: value for n, value in options.items() if n not in later})
     return changed(made, changes)
 
@@ -57,7 +58,9 @@ def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     if batch is not None and batch != scenario.local_training.batch:
         scenario = scenario.with_local_training(batch=batch)
     whole = {name: value for name, value in whole.items() if value != getattr(scenario, name)}
-    with checked_before():  # where it was made: model and loss stay what they are
+    if "device" in whole:
+        return replace(scenario, **whole)
+    with checked_before():  # model and loss stay what they are, and where
         return replace(scenario, **whole) if whole else scenario
 
 

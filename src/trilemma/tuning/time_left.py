@@ -6,12 +6,14 @@ taken as many and goes on may take as many again.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from trilemma.execution.work_seconds import spoken_range
+from trilemma.execution.work_seconds import spoken, spoken_range
 from trilemma.game.jobs import AttackJob, BeliefJob, Job, TrainJob
 from trilemma.protection.specs import parse_protection
 
@@ -118,12 +120,16 @@ class Remaining:
         self._done: defaultdict[str, Counter[Kind]] = defaultdict(Counter)
         self._units: Counter[Kind] = Counter(dict.fromkeys(seconds or (), 1))
         self._cpu: defaultdict[Kind, float] = defaultdict(float, seconds or {})
-        self._spent = [0.0, 0.0]
+        self._spent, self._until = [0.0, 0.0], math.inf
 
     def expect(self, possible: Mapping[str, Work]) -> None:
         """From now on this is what may come; what units have taken is remembered."""
         self._possible = dict(possible)
         self._done.clear()
+
+    def end_at(self, until: float | None) -> None:
+        """Work ends then, by the monotonic clock, whatever is left of it."""
+        self._until = math.inf if until is None else until
 
     def begun(self, procedure: str, job: Job) -> None:
         """A job that a procedure has asked for first."""
@@ -170,7 +176,9 @@ class Remaining:
             games = [item for work in self._possible.values() for item in _games(work)]
             least, most = (sum(column) for column in zip(*games, strict=True)) if games else (0, 0)
             return f"{least:,} to {most:,} games are usual" if least < most else ""
-        wall, cpu = self._spent
+        (wall, cpu), within = self._spent, max(0.0, self._until - time.monotonic())
+        if left.most > within:
+            return f"at most {spoken(within)} left"
         return f"{left.said} left{busy(left, wall, cpu)}"
 
     def seconds(self, kind: Kind) -> float | None:

@@ -72,9 +72,9 @@ def tune(
     shows records, gallery.json in the run's folder shows some beside what the attacks make of
     them.
     """
-    plan, pictures = Plan.of(source, Request.of(request, settings), run=run), run is not None
-    limit = plan.request.minutes
-    until = None if limit is None else time.monotonic() + 60 * limit
+    begun, pictures = time.monotonic(), run is not None
+    plan = Plan.of(source, Request.of(request, settings), run=run)
+    until = _until(plan.request.minutes, begun)
     if run is not None:
         plan.setting.keep(run)
     with plan.pool(workers, ray) as pool:
@@ -92,6 +92,7 @@ def tune(
             answered(verdict_on(plan, choice, {}, pending=True))
         said = _with_group_norm(plan, run, workers, ray, ticker)
         if choice.chosen is not None:
+            remaining.end_at(until)
             # What says most of a proof: attacks on it, and the strongest on what it protects.
             lead = control_of(plan.suite.lead)
             first = {"first": beside(plan, choice.chosen), lead: controls(plan)[lead]}
@@ -113,9 +114,17 @@ def tune(
         for name, control in controls(plan).items():
             found |= scheduler.run_all({name: control}, until=until)
         choice = choose(plan, found, scheduler.unfinished)
+    scheduler.unfinished.pop("first", None)  # "beside" stands for it
     if run is not None:
         keep_gallery(found.get("gallery"), run)
     return verdict_on(plan, choice, found | said, unfinished=scheduler.unfinished)
+
+
+def _until(minutes: float | None, begun: float) -> float | None:
+    """When attacks end: half of their minutes are left however long it took to read the model."""
+    if minutes is None:
+        return None
+    return max(begun + 60 * minutes, time.monotonic() + 30 * minutes)
 
 
 def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:

@@ -34,8 +34,8 @@ _KNOWS: Final = {
     "rest": "holds the {n} candidates and every other record of every client",
 }
 _SHOWN_AS: Final = {
-    "first": "attacks on the first answer",
     "beside": "attacks on what was chosen",
+    "trade_off": "success against accuracy",
     "rounds": "leakage by rounds",
     "beliefs": "the paper's leakage",
     "curves": "curves",
