@@ -92,7 +92,7 @@ def test_minutes_count_from_the_start_and_half_are_left_after_reading(
 ) -> None:
     monkeypatch.setattr(tuning_run, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     assert tuning_run._until(None, 990.0) is None
-    assert tuning_run._until(20.0, 990.0) == 990.0 + 20 * 60
+    assert tuning_run._until(20.0, 990.0) == 990.0 + 0.99 * 20 * 60
     assert tuning_run._until(5.0, 200.0) == 1000.0 + 2.5 * 60
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trilemma.attacks import get
 from trilemma.execution.scheduler import Scheduler
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from trilemma.tuning.choice.choose import Choice
 
 __all__ = ["further_procedures", "tune", "verdict_on"]
+
+_ATTACKED: Final = 0.99  # of the minutes; Python starts in the rest, and the page is written
 
 
 def tune(
@@ -124,7 +126,7 @@ def _until(minutes: float | None, begun: float) -> float | None:
     """When attacks end: half of their minutes are left however long it took to read the model."""
     if minutes is None:
         return None
-    return max(begun + 60 * minutes, time.monotonic() + 30 * minutes)
+    return max(begun + _ATTACKED * 60 * minutes, time.monotonic() + 30 * minutes)
 
 
 def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[str, Procedure[Any]]:
