@@ -57,10 +57,42 @@ def test_a_proof_is_told_before_anything_is_attacked() -> None:
 
 
 @pytest.mark.slow
+def test_a_proved_answer_is_attacked_before_families_that_only_games_judge() -> None:
+    heard: list[Verdict] = []
+    verdict = tune(scenario(), **ASKED, answered=heard.append)
+    known, attacked, measured = heard
+    assert (known.trade_off, known.attacks) == (None, ())
+    point = attacked.trade_off
+    whole = verdict.trade_off
+    assert point is not None
+    assert whole is not None
+    assert (len(point.points), point.drawn, whole.drawn) == (1, False, True)
+    own, again = point.points[0], whole.points[whole.chosen]
+    assert (own.noise_multiplier, own.proof) == (again.noise_multiplier, again.proof)
+    for one, other in zip(own.attackers[2:], again.attackers[2:], strict=True):
+        assert (one.units, one.recovered) == (8, other.recovered)
+    assert attacked.attacks[0].control_units > 0
+    assert any("Not finished" in candidate.statement for candidate in attacked.candidates)
+    assert measured.trade_off == point
+    assert not any("Not finished" in candidate.statement for candidate in measured.candidates)
+
+
+@pytest.mark.slow
+def test_attacks_on_another_choice_are_not_told_of_this_one() -> None:
+    asked = {**ASKED, "families": ("paillier", "secret-sharing"), "attacks": ("analytic",)}
+    heard: list[Verdict] = []
+    verdict = tune(scenario(), **asked, rounds=1, knows="nothing", answered=heard.append)
+    assert [item.chosen for item in heard] == ["paillier", "paillier", "secret-sharing"]
+    assert [len(item.beside) for item in heard] == [0, 1, 0]
+    assert verdict.chosen == "secret-sharing"
+
+
+@pytest.mark.slow
 def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = ask(scenario, **ASKED, out=tmp_path / "whole", quiet=True)
     log = (tmp_path / "whole" / "run.log").read_text()
-    assert log.index("control, gaussian-posterior finished") < log.index("compression finished")
+    for before in ("at_proved_noise", "control, gaussian-posterior"):
+        assert log.index(f"{before} finished") < log.index("compression finished")
     short = ask(scenario, **ASKED, out=tmp_path / "ended", minutes=1e-9, quiet=True)
     assert Verdict.load(tmp_path / "ended").limits == short.limits
     assert (tmp_path / "ended" / "report.html").exists()

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.own_scenario import small
 from tests.tuning.own_parts import Laplace, Twice
 
-from trilemma.beliefs.belief import largest_mean_success_rate
+from trilemma.beliefs.belief import bernoulli_leakage, largest_mean_success_rate
 from trilemma.errors import InvalidInput
 from trilemma.execution.journal import Run
 from trilemma.federation.deployment_terms import ServerTraining
@@ -35,6 +35,13 @@ def test_a_training_and_a_round() -> None:
     assert once.pricing.rounds == 60, "costs are those of the training"
     for made in (whole, once):
         assert made.p_max == largest_mean_success_rate(0.3, made.claim.kappa)
+
+
+def test_a_budget_that_every_guess_keeps_is_refused() -> None:
+    most = bernoulli_leakage(1.0, 1 / 21)
+    with pytest.raises(InvalidInput, match=rf"no record leaks more than {most:.4g}; give a small"):
+        plan(budget=0.98)
+    assert plan(budget=0.98, knows="anyone").request.budget == 0.98, "more candidates leak more"
 
 
 def test_the_level_is_shared_by_the_streams() -> None:

@@ -47,7 +47,7 @@ def short(verdict: Verdict) -> str:
 def leakage_figure(verdict: Verdict) -> Figure:
     """Of a proof success against accuracy; else leakage against strength, rounds, or families."""
     _inline()
-    if verdict.trade_off is not None:
+    if verdict.trade_off is not None and verdict.trade_off.drawn:
         return draw_success(verdict.trade_off)
     budget, panels = verdict.request.budget, verdict_panels(verdict)
     if panels:

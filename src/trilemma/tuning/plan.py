@@ -11,6 +11,7 @@ import torch
 
 from trilemma.attacks import KnowledgeLevel, get
 from trilemma.attacks.crafted import IMPRINT, require_craftable
+from trilemma.beliefs.belief import bernoulli_leakage
 from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor, one_thread
 from trilemma.federation.deployment_terms import Deployment, room_for
@@ -85,6 +86,12 @@ class Plan:
         rounds = 1 if request.claim == "one-round" else trained
         claim = _claim(scenario, request, rounds)
         request, p_max = request.resolved(claim.kappa)
+        if p_max >= 1 and request.knows != "anyone":
+            raise InvalidInput(
+                f"a budget of {request.budget:g} allows every guess to be right: among "
+                f"{claim.candidates} candidates no record leaks more than "
+                f"{bernoulli_leakage(1.0, claim.kappa):.4g}; give a smaller one."
+            )
         if request.server == "malicious":
             require_craftable(scenario.task)
         knows: KnowledgeLevel = "rest" if request.knows == "anyone" else request.knows

@@ -33,7 +33,7 @@ from trilemma.tuning.proof.group_norm import (
     asked_with_group_norm,
     said_of_group_norm,
 )
-from trilemma.tuning.proof.noise_sweep import trade_off
+from trilemma.tuning.proof.noise_sweep import at_proved_noise, trade_off
 from trilemma.tuning.request import Request
 from trilemma.tuning.results.provenance import versions
 from trilemma.tuning.results.verdict import AttackUsed, Verdict
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trilemma.execution.scheduler import Procedure
     from trilemma.game.scenario import Source
     from trilemma.tuning.choice.choose import Choice
+    from trilemma.tuning.results.candidate import Candidate
 
 __all__ = ["further_procedures", "tune", "verdict_on"]
 
@@ -69,16 +70,21 @@ def tune(
     `tune(scenario, budget=.3)` makes the request of its keywords. What `run` already holds is not
     measured again; without it everything stays in memory. `workers` are processes, or actors of
     the Ray cluster at the address `ray`. Proofs need trainings alone, and come first; `answered`
-    is called with a provisional verdict then, and with another when all families were measured.
-    Attacks end after the request's minutes, but not before there is an answer. Where the scenario
-    shows records, gallery.json in the run's folder shows some beside what the attacks make of
-    them.
+    is called with a provisional verdict then, and again when the answer was attacked, and when all
+    families were measured. Attacks end after the request's minutes, but not before there is an
+    answer. Where the scenario shows records, gallery.json in the run's folder shows some beside
+    what the attacks make of them.
     """
     begun, pictures = time.monotonic(), run is not None
     plan = Plan.of(source, Request.of(request, settings), run=run)
     until = _until(plan.request.minutes, begun)
     if run is not None:
         plan.setting.keep(run)
+
+    def tell(choice: Choice, further: Mapping[str, Any]) -> None:
+        if answered is not None and choice.chosen is not None:
+            answered(verdict_on(plan, choice, further, pending=True))
+
     with plan.pool(workers, ray) as pool:
         scheduler = Scheduler(pool, decode, run=run, watcher=ticker)
         remaining = Remaining(
@@ -90,15 +96,16 @@ def tune(
             ticker.expect(remaining)
         found = scheduler.run_all(certain(plan))
         choice = choose(plan, found, {})
-        if answered is not None and choice.chosen is not None:
-            answered(verdict_on(plan, choice, {}, pending=True))
-        said = _with_group_norm(plan, run, workers, ray, ticker)
-        if choice.chosen is not None:
+        tell(choice, {})
+        said, first = _with_group_norm(plan, run, workers, ray, ticker), choice.chosen
+        if first is not None:
             remaining.end_at(until)
-            # What says most of a proof: attacks on it, and the strongest on what it protects.
+            # What says most of an answer: attacks on it, and the strongest on what it protects.
             lead = control_of(plan.suite.lead)
-            first = {"first": beside(plan, choice.chosen), lead: controls(plan)[lead]}
-            found |= scheduler.run_all(first, until=until)
+            met = {**_met(plan, first), lead: controls(plan)[lead]}
+            found |= scheduler.run_all(met, until=until)
+            choice = choose(plan, found, {})
+            tell(choice, found | said)
         others = list(attacked(plan).items())
         size = max(2, workers)  # families side by side, so that some of them end
         for start in range(0, len(others), size):
@@ -109,14 +116,16 @@ def tune(
             ticker.tell(choice.answer)
             further = possible_further(plan, pictures=pictures)
             remaining.expect({name: work for name, work in further.items() if name not in found})
-        if answered is not None and choice.chosen is not None:
-            answered(verdict_on(plan, choice, said, pending=True))
+        if first is not None and choice.chosen is not None and choice.chosen.name != first.name:
+            for field in _met(plan, first):
+                found.pop(field, None)  # they were attacks on another protection
+        tell(choice, found | said)
         for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
             found |= scheduler.run_all({name: procedure}, until=until)
         for name, control in controls(plan).items():
             found |= scheduler.run_all({name: control}, until=until)
         choice = choose(plan, found, scheduler.unfinished)
-    scheduler.unfinished.pop("first", None)  # "beside" stands for it
+    scheduler.unfinished.pop("at_proved_noise", None)  # "trade_off" stands for it
     if run is not None:
         keep_gallery(found.get("gallery"), run)
     return verdict_on(plan, choice, found | said, unfinished=scheduler.unfinished)
@@ -135,7 +144,7 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     By "gallery" the `pictures`, if wanted.
     """
     chosen, asked = choice.chosen, plan.request
-    wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    wanted = _met(plan, chosen)
     if chosen is not None and chosen.certificate is not None:
         wanted["trade_off"] = trade_off(plan, chosen)
     if asked.strengths and not all(map(plan.proves, plan.families)):
@@ -146,6 +155,14 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     if pictures:
         wanted["gallery"] = gallery(plan, chosen)
     return wanted
+
+
+def _met(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure[Any]]:
+    """Attacks on what was chosen: what comes first of all that is measured."""
+    return {
+        "at_proved_noise": at_proved_noise(plan, chosen),
+        "beside": beside(plan, chosen),
+    }
 
 
 def _with_group_norm(
@@ -226,6 +243,6 @@ def verdict_on(
         candidates=choice.candidates,
         versions=versions(),
         show_records=plan.scenario.show_records,
-        trade_off=further.get("trade_off"),
+        trade_off=further.get("trade_off") or further.get("at_proved_noise"),
         **{field: further.get(field, ()) for field in ("beside", "curves", "rounds", "beliefs")},
     )

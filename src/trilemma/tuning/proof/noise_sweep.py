@@ -51,21 +51,32 @@ if TYPE_CHECKING:
     from trilemma.tuning.results.candidate import Candidate
     from trilemma.tuning.results.certificate import Certificate
 
-__all__ = ["possible_trade_off", "trade_off"]
+__all__ = ["at_proved_noise", "possible_trade_off", "trade_off"]
 
 
-def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None]:
-    """The figure of what was proved and chosen; None where nothing was, or it has no price."""
+def at_proved_noise(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None]:
+    """The figure's one point that takes no further training, with its strong attackers alone."""
+    effort = replace(EFFORTS[plan.request.preset], factors=(1.0,), weak=0)
+    return (yield from trade_off(plan, chosen, effort))
+
+
+def trade_off(
+    plan: Plan, chosen: Candidate | None, effort: Effort | None = None
+) -> Procedure[TradeOff | None]:
+    """The figure of what was proved and chosen; None where nothing was, or it has no price.
+
+    Its `effort` is that of the preset unless another is given.
+    """
     if chosen is None or chosen.certificate is None or chosen.costs is None:
         return None
-    effort, proof = EFFORTS[plan.request.preset], chosen.certificate
+    effort, proof = effort or EFFORTS[plan.request.preset], chosen.certificate
     trainings = {factor: _trainings(plan, chosen, factor) for factor in effort.factors}
     games = _games(plan, chosen, effort)
     jobs: list[TrainJob | AttackJob] = [job for some in trainings.values() for job in some]
     jobs += [part for job, _ in games for part in cut(job, CHUNK)]
     results = iter((yield jobs))
     trained = {factor: [next(results) for _ in some] for factor, some in trainings.items()}
-    won, played = _counts(plan, chosen, games, results)
+    won, played = _counts(plan, chosen, effort, games, results)
     kept = [
         place
         for place, factor in enumerate(effort.factors)
@@ -96,11 +107,12 @@ def trade_off(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None
 def _counts(
     plan: Plan,
     chosen: Candidate,
+    effort: Effort,
     games: Sequence[tuple[AttackJob, int]],
     results: Iterator[AttackResult],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Games won and played [K, Z], by knowledge and noise multiplier."""
-    shape = len(KNOWLEDGE_LEVELS), len(EFFORTS[plan.request.preset].factors)
+    shape = len(KNOWLEDGE_LEVELS), len(effort.factors)
     won, played = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for job, place in games:
         seen = seen_of(job, [next(results) for _ in cut(job, CHUNK)])
@@ -212,7 +224,7 @@ def _games(plan: Plan, chosen: Candidate, effort: Effort) -> list[tuple[AttackJo
         job = games_beside(plan, chosen, factor)
         if job.attacks:
             jobs.append((job, place))
-        if weak and (place == 0 or effort.weak_everywhere):
+        if weak and effort.weak and (place == 0 or effort.weak_everywhere):
             jobs.append((replace(job, attacks=weak, count=effort.weak), place))
     return jobs
 

@@ -70,3 +70,8 @@ class TradeOff:
     allowed: Share
     confidence: Share
     points: tuple[TradeOffPoint, ...]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are other noise multipliers than the chosen one to be compared with."""
+        return len(self.points) > 1
