@@ -33,7 +33,9 @@ def test_a_task_that_finds_no_memory_waits_for_the_others(monkeypatch: pytest.Mo
         return 2 * task
 
     assert work(21) == 42
-    assert waits == [2, 4]
+    first, second = waits
+    assert 1 <= first <= 3
+    assert 2 <= second <= 6
 
 
 def test_who_waits_in_vain_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

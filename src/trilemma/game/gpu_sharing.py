@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
+from random import SystemRandom
 from typing import Final, TypeVar
 
 import torch
@@ -49,7 +50,7 @@ def patient(work: Callable[[Task], Result]) -> Callable[[Task], Result]:
             gc.collect()  # what the failed call held, whose traceback is gone by now
             with suppress(RuntimeError):
                 torch.cuda.empty_cache()
-            time.sleep(seconds)
+            time.sleep(seconds * SystemRandom().uniform(0.5, 1.5))  # or all come back at once
         try:
             return _cleared(work(task))
         except torch.OutOfMemoryError as error:

@@ -6,7 +6,7 @@ what is sent. Everything here runs under `torch.func` (vmap, grad, jvp).
 
 from trilemma.learning.batch_norm_context import BatchNormContext
 from trilemma.learning.client_update import client_update, clip_records, summed_records
-from trilemma.learning.clipping import clipped_products, clipped_sums
+from trilemma.learning.clipping import clip_scales, clipped_products, clipped_sums
 from trilemma.learning.layer_products import (
     Products,
     RecordLoss,
@@ -29,6 +29,7 @@ __all__ = [
     "Way",
     "client_update",
     "clip_records",
+    "clip_scales",
     "clipped_products",
     "clipped_sums",
     "draw_rows",

@@ -20,7 +20,7 @@ from trilemma.learning.layer_products import Products, RecordLoss, record_gradie
 if TYPE_CHECKING:
     from trilemma.learning.tasks import Task
 
-__all__ = ["clipped_products", "clipped_sums"]
+__all__ = ["clip_scales", "clipped_products", "clipped_sums"]
 
 _WIDEST: Final = 1 << 22  # coordinates of gradients that are written out at once
 _WIDEST_ON_GPU: Final = 1 << 28
@@ -62,6 +62,12 @@ def clipped_sums(
         added = _sums([_rows(part) for part in parts], share, clip)
         total = added if not total else [a + b for a, b in zip(total, added, strict=True)]
     return torch.cat([item.flatten(1) for item in total], 1)
+
+
+def clip_scales(gradients: Sequence[torch.Tensor | Products], clip: float) -> torch.Tensor:
+    """min(1, clip / ‖g_i‖) [n] of gradients g_i given tensor by tensor; 0 where not finite."""
+    norms = torch.stack([_squares(_rows(part)) for part in gradients]).sum(0).sqrt()
+    return torch.where(norms.isfinite(), torch.clamp(clip / norms, max=1.0), 0.0)
 
 
 def clipped_products(

@@ -105,9 +105,11 @@ class Products:
     def factors(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """δ [n, d] and x [n, e] where every gradient is one product δ xᵀ, else None."""
         site, read, gradients = self.uses[0]
+        width = gradients.shape[-1 if site.window is None else 2]
+        if len(self.uses) > 1 or gradients[0].numel() > width:
+            return None
         made, seen = site.sides(read, gradients)
-        one = len(self.uses) == 1 and made.shape[2] == 1
-        return (made[..., 0], seen[..., 0]) if one else None
+        return made[..., 0], seen[..., 0]
 
     def between(
         self, left: torch.Tensor | None = None, right: torch.Tensor | None = None

@@ -11,12 +11,14 @@ from torch import nn
 
 from trilemma.attacks import Attack, GaussianPosterior
 from trilemma.attacks.posterior import gaussian
+from trilemma.attacks.posterior.candidate_updates import contributions
 from trilemma.attacks.posterior.large_models import Read, drawn_batches, whitening
 from trilemma.attacks.posterior.posterior_inputs import Batch, held_at_once
+from trilemma.attacks.posterior.turned_axes import Axes
 from trilemma.game.playing.games import Arena
 from trilemma.game.playing.observer import Observer
 from trilemma.game.scenario import Scenario
-from trilemma.learning import LocalTraining
+from trilemma.learning import LocalTraining, Task, Way
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 from trilemma.scenarios.digits import digits
@@ -140,3 +142,21 @@ def test_a_message_of_no_coordinate_tells_nothing(normalised: bool) -> None:
     sent = replace(view.observation, update=torch.zeros_like(view.weights), known=nothing)
     found = beliefs(ATTACK, [replace(view, observation=sent)])
     assert torch.allclose(found.exp(), torch.full_like(found, 1 / found.shape[1]))
+
+
+@pytest.mark.parametrize("kind", ["vmapped", "looped"])
+def test_clipped_records_are_read_as_if_their_gradients_were_written_out(kind: Any) -> None:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    task = Task(model, nn.functional.cross_entropy, 3, Way(kind))
+    weights = task.layout.flatten(dict(model.named_parameters())).detach()[None]
+    inputs, labels = torch.randn(12, 1, 8, 8), torch.randint(0, 3, (12,))
+    inputs[7, 0, 0, 0] = torch.inf
+    training = LocalTraining(batch=4, record_clip=0.5)
+    whole = contributions(task, [weights], Batch(inputs, labels, True), training)[0]
+    assert bool((whole.norm(dim=1)[:7] < 0.501).all())
+    assert not whole[7].any()
+    axes = Axes.of(task.layout, whole - whole.mean(0), torch.ones(task.layout.size))
+    read = contributions(task, [weights], Batch(inputs, labels, True), training, axes=axes)[0]
+    expected = axes.read(torch.split(whole, list(task.layout.sizes), 1))
+    assert torch.allclose(read, expected, atol=1e-6)

@@ -19,6 +19,7 @@ from trilemma.learning import (
     BatchNormContext,
     RecordLoss,
     clip_records,
+    clip_scales,
     record_gradients,
     written_out,
 )
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trilemma.attacks.matching import ViewTensors
     from trilemma.attacks.posterior.posterior_inputs import Batch
     from trilemma.attacks.posterior.turned_axes import Axes
-    from trilemma.learning import LocalTraining, Task
+    from trilemma.learning import LocalTraining, Products, Task
 
 __all__ = [
     "Path",
@@ -241,8 +242,8 @@ def _gradients(
         own, size = tree_map(lambda item: item[0], met), context and context.size
         named = RecordLoss(("in a batch of", size), loss)
         parts = record_gradients(task, named, weights[0], own, inputs, labels)
-        if axes is not None and training.record_clip is None:
-            return axes.read(parts)[None]
+        if axes is not None:
+            return _read(axes, parts, training.record_clip)[None]
         whole = torch.cat([written_out(part) for part in parts], 1)[None]
     elif context is None and len(weights) * records.count > _room(task, weights, records):
         each = [
@@ -259,11 +260,21 @@ def _gradients(
         with sdpa_kernel(SDPBackend.MATH):
             made = gradients(tensors, met, records.inputs, records.labels)
         whole = torch.cat([made[name].flatten(2) for name in task.layout.names], 2)
-    if training.record_clip is not None:
-        whole = clip_records(whole, training.record_clip)
-    if axes is None:
-        return whole
-    return axes.read(torch.split(whole[0], list(task.layout.sizes), 1))[None]
+    return whole if training.record_clip is None else clip_records(whole, training.record_clip)
+
+
+def _read(
+    axes: Axes, gradients: Sequence[torch.Tensor | Products], clip: float | None
+) -> torch.Tensor:
+    """What axes read of clipped gradients [n, k]: only one tensor of them is written out at once.
+
+    Of a gradient that is not finite nothing is left.
+    """
+    read = axes.read(gradients)
+    if clip is None:
+        return read
+    scales = clip_scales(gradients, clip).to(read)[:, None]
+    return torch.where(scales > 0, scales * read, 0.0)
 
 
 def _room(task: Task, weights: torch.Tensor, records: Batch) -> int:

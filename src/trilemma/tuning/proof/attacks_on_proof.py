@@ -8,7 +8,7 @@ games is fixed beforehand, and the result is shown whatever it says: it decides 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from trilemma.beliefs.envelopes import envelopes
 from trilemma.errors import InvalidInput
 from trilemma.federation.recipe import Recipe
 from trilemma.game.estimates import Estimate
+from trilemma.game.gpu_sharing import patient
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.claims import checkpoints
 from trilemma.game.playing.suite import leading
@@ -176,7 +177,7 @@ def attacks_on(plan: Plan, chosen: Candidate) -> dict[KnowledgeLevel, str]:
 def _attacks(
     scenario: Scenario, recipe: Recipe, rounds: int, secret: bool
 ) -> dict[KnowledgeLevel, str]:
-    there = applied(recipe, scenario)  # in full batches other attacks apply
+    there = patient(partial(applied, recipe))(scenario)  # in full batches other attacks apply
     suites = {
         knows: leading(there, knows, rounds)
         for knows in KNOWLEDGE_LEVELS
