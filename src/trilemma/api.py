@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
 
-from trilemma.errors import InvalidInput
+from trilemma.errors import InvalidInput, TrilemmaError
 from trilemma.quantities import counted
 from trilemma.settings import (
     Audited,
@@ -230,9 +230,25 @@ def _tuned(
         ticker.say(f"reading {federation.label}")
         from trilemma.tuning.tuning_run import tune as find  # imports torch, which takes seconds
 
-        written = {} if run is None else {"answered": kept}
-        source = federation.source()
-        return find(source, request, run=run, ticker=ticker, workers=workers, ray=ray, **written)
+        answers: list[Verdict] = []
+
+        def answered(found: Verdict) -> None:
+            answers.append(kept(found))
+
+        source, heard = federation.source(), None if run is None else answered
+        try:
+            return find(
+                *(source, request),
+                run=run,
+                ticker=ticker,
+                workers=workers,
+                ray=ray,
+                answered=heard,
+            )
+        except TrilemmaError:
+            if answers and run is not None:
+                ticker.tell(f"ended too soon; the answer so far: {run.folder / 'verdict.json'}")
+            raise
 
 
 @contextmanager

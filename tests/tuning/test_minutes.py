@@ -111,6 +111,20 @@ def test_what_was_ended_goes_on_and_counts_as_if_it_had_not_been(tmp_path: Path)
     assert whole.beside == again.beside
 
 
+def test_an_attack_that_fails_leaves_the_answer_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> None:
+        raise InvalidInput("the GPU's memory does not suffice.")
+
+    monkeypatch.setattr(tuning_run, "at_proved_noise", refused)
+    with pytest.raises(InvalidInput, match="memory does not suffice"):
+        ask(scenario, **ASKED, out=tmp_path)
+    assert Verdict.load(tmp_path).chosen == "randomization"
+    kept = tmp_path / "verdict.json"
+    assert f"tune: ended too soon; the answer so far: {kept}" in capsys.readouterr().err
+
+
 def test_time_never_ends_what_gives_the_first_answer() -> None:
     """Without a proof the measured families are searched to their end."""
     asked = {**ASKED, "families": ("randomization",), "basis": "measured"}
