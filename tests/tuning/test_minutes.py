@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ from torch.nn.functional import cross_entropy
 from trilemma import LocalTraining, Scenario, Verdict
 from trilemma.api import tune as ask
 from trilemma.errors import InvalidInput
+from trilemma.execution.journal import Run
+from trilemma.reporting.page.page import verdict_page
 from trilemma.tuning import tuning_run
 from trilemma.tuning.request import Request
 from trilemma.tuning.tuning_run import tune
@@ -66,7 +69,7 @@ def test_a_proved_answer_is_attacked_before_families_that_only_games_judge() -> 
     whole = verdict.trade_off
     assert point is not None
     assert whole is not None
-    assert (len(point.points), point.drawn, whole.drawn) == (1, False, True)
+    assert (len(point.points), attacked.figure, verdict.figure) == (1, None, whole)
     own, again = point.points[0], whole.points[whole.chosen]
     assert (own.noise_multiplier, own.proof) == (again.noise_multiplier, again.proof)
     for one, other in zip(own.attackers[2:], again.attackers[2:], strict=True):
@@ -75,6 +78,33 @@ def test_a_proved_answer_is_attacked_before_families_that_only_games_judge() -> 
     assert any("Not finished" in candidate.statement for candidate in attacked.candidates)
     assert measured.trade_off == point
     assert not any("Not finished" in candidate.statement for candidate in measured.candidates)
+
+
+@pytest.mark.slow
+def test_who_goes_on_tells_nothing_less_than_was_known(tmp_path: Path) -> None:
+    heard: list[list[Verdict]] = []
+    for minutes in (None, None, 1e-9):
+        heard.append([])
+        with Run.open(tmp_path, {"minutes": None}) as run:
+            verdict = tune(
+                scenario(), **ASKED, run=run, minutes=minutes, answered=heard[-1].append
+            )
+        verdict.save(tmp_path / "verdict.json")
+    assert [len(told) for told in heard] == [3, 0, 0]
+    assert verdict.figure is not None, "what is kept takes no time"
+
+
+def test_updates_that_are_clipped_whole_are_proved_and_not_attacked() -> None:
+    made = scenario()
+    training = LocalTraining("fedavg", batch=4, steps=2, lr=0.5)
+    whole = replace(made, local_training=training)
+    asked: dict[str, Any] = {**ASKED, "families": ("randomization",), "attacks": None}
+    verdict = tune(whole, **asked, knows="anyone", minutes=1e-9)
+    assert verdict.choice is not None
+    assert verdict.choice.certificate is not None
+    assert verdict.choice.certificate.clips_updates
+    assert verdict.trade_off is None
+    assert "Nothing was attacked under this protection." in verdict_page(verdict)
 
 
 @pytest.mark.slow

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.cli.own_scenario import small
 from tests.tuning.simulating import simulate
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 from trilemma.attacks.base import KNOWLEDGE_LEVELS
 from trilemma.errors import InvalidInput
 from trilemma.execution.journal import Run
 from trilemma.game.playing.claims import checkpoints
+from trilemma.game.scenario import Scenario
+from trilemma.learning import LocalTraining
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 from trilemma.tuning.replication import Attacked, replicate
@@ -46,6 +51,21 @@ def test_every_attack_of_every_rung_attacks_once(
     assert all(len(value.after) == len(checkpoints(small().rounds)) for value in found.values())
     assert all(value.after[-1] == value.recovered for value in found.values()), "after all rounds"
     assert {name for name, value in found.items() if not value.claimed} == {"exact-posterior"}
+
+
+@pytest.mark.slow
+def test_attacks_are_those_that_apply_to_the_training_that_was_proved() -> None:
+    """What centres the inputs of the first layer leaves `analytic` nothing to read them off."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.rand(200, 6, generator=draw)
+    y = (x[:, 0] > x[:, 1]).long()
+    clients = [(x[k:150:3], y[k:150:3]) for k in range(3)]
+    parts = (nn.Linear(6, 2), cross_entropy, clients, (x[150:], y[150:]))
+    made = Scenario(*parts, LocalTraining(batch=4, lr=0.5), rounds=6)
+    asked: dict[str, Any] = {"families": ("randomization",), "seeds": 2, "minutes": 1e-9}
+    proved = tune(made, preset="quick", **asked)
+    found = replicate(made, proved, units=2, seed=0).attacks
+    assert {"exact-posterior", "gaussian-posterior"} <= {item.attack for item in found}
 
 
 def test_the_p_value_is_that_of_so_many_picks_or_more(

@@ -92,6 +92,7 @@ class Scheduler:
         self._results: dict[str, Any] = {}
         self._submitted: set[str] = set()
         self.unfinished: dict[str, int] = {}
+        self.worked = False  # whether any job was done that no earlier process had done
 
     def run_all(
         self, procedures: Mapping[str, Procedure[Any]], *, until: float | None = None
@@ -111,6 +112,7 @@ class Scheduler:
                 job, payload = self._next(until)
             except TimeoutError:
                 break
+            self.worked = True
             if self._run is not None:
                 self._run.commit(job.key, payload)
             self._results[job.key] = result = self._decode(payload)

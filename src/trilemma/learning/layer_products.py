@@ -102,6 +102,20 @@ class Products:
     uses: tuple[tuple[_Site, torch.Tensor, torch.Tensor], ...]
 
     @property
+    def dtype(self) -> torch.dtype:
+        """That of the gradients."""
+        return self.uses[0][2].dtype
+
+    def __mul__(self, scales: torch.Tensor) -> Products:
+        """Each record's gradient times its own of the scales [n, 1]."""
+        return Products(
+            tuple(
+                (site, read, gradients * scales.reshape(-1, *[1] * (gradients.ndim - 1)))
+                for site, read, gradients in self.uses
+            )
+        )
+
+    @property
     def factors(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """δ [n, d] and x [n, e] where every gradient is one product δ xᵀ, else None."""
         site, read, gradients = self.uses[0]

@@ -47,8 +47,8 @@ def short(verdict: Verdict) -> str:
 def leakage_figure(verdict: Verdict) -> Figure:
     """Of a proof success against accuracy; else leakage against strength, rounds, or families."""
     _inline()
-    if verdict.trade_off is not None and verdict.trade_off.drawn:
-        return draw_success(verdict.trade_off)
+    if verdict.figure is not None:
+        return draw_success(verdict.figure)
     budget, panels = verdict.request.budget, verdict_panels(verdict)
     if panels:
         return draw_leakage(verdict.curves, panels, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scipy.stats import binom
@@ -15,11 +16,12 @@ from trilemma.errors import InvalidInput
 from trilemma.execution.pool import executor
 from trilemma.execution.scheduler import Scheduler
 from trilemma.game.estimates import Estimate, success_rate
-from trilemma.game.gpu_sharing import views_together
+from trilemma.game.gpu_sharing import patient, views_together
 from trilemma.game.job_results import decode
 from trilemma.game.job_runner import JobRunner
 from trilemma.game.jobs import AttackJob
 from trilemma.game.playing.suite import leading, suite_of
+from trilemma.game.recipe_scenarios import applied
 from trilemma.game.scenario import Scenario
 from trilemma.game.scenario_identity import parts_of, require_own, require_scenario
 from trilemma.observations import Adversary
@@ -167,11 +169,13 @@ def replicate(
                 "who knows the rest can do without; attack it with the knowledge 'rest'."
             )
         knowledge_levels = ("rest",)
+    recipe = None if verdict.choice is None else recipe_of(verdict.choice)
+    there = scenario if recipe is None else patient(partial(applied, recipe))(scenario)
     wanted = {
         name: _attacked(verdict, protection, name, units)
         for knows in knowledge_levels
-        if leading(scenario, knows, 1)
-        for name in suite_of(scenario, knows).attacks
+        if leading(there, knows, 1)
+        for name in suite_of(there, knows).attacks
         if get(name).knows in knowledge_levels
     }
     if ticker is not None:

@@ -80,9 +80,11 @@ def tune(
     until = _until(plan.request.minutes, begun)
     if run is not None:
         plan.setting.keep(run)
+    known = run is not None and (run.folder / Verdict.file).exists()
 
     def tell(choice: Choice, further: Mapping[str, Any]) -> None:
-        if answered is not None and choice.chosen is not None:
+        news = scheduler.worked or not known  # what an earlier process wrote may say more
+        if answered is not None and choice.chosen is not None and news:
             answered(verdict_on(plan, choice, further, pending=True))
 
     with plan.pool(workers, ray) as pool:
@@ -98,12 +100,13 @@ def tune(
         choice = choose(plan, found, {})
         tell(choice, {})
         said, first = _with_group_norm(plan, run, workers, ray, ticker), choice.chosen
+        met: dict[str, Procedure[Any]] = {}
         if first is not None:
             remaining.end_at(until)
             # What says most of an answer: attacks on it, and the strongest on what it protects.
             lead = control_of(plan.suite.lead)
-            met = {**_met(plan, first), lead: controls(plan)[lead]}
-            found |= scheduler.run_all(met, until=until)
+            met = _met(plan, first)
+            found |= scheduler.run_all({**met, lead: controls(plan)[lead]}, until=until)
             choice = choose(plan, found, {})
             tell(choice, found | said)
         others = list(attacked(plan).items())
@@ -117,7 +120,7 @@ def tune(
             further = possible_further(plan, pictures=pictures)
             remaining.expect({name: work for name, work in further.items() if name not in found})
         if first is not None and choice.chosen is not None and choice.chosen.name != first.name:
-            for field in _met(plan, first):
+            for field in met:
                 found.pop(field, None)  # they were attacks on another protection
         tell(choice, found | said)
         for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
@@ -144,7 +147,7 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     By "gallery" the `pictures`, if wanted.
     """
     chosen, asked = choice.chosen, plan.request
-    wanted = _met(plan, chosen)
+    wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
     if chosen is not None and chosen.certificate is not None:
         wanted["trade_off"] = trade_off(plan, chosen)
     if asked.strengths and not all(map(plan.proves, plan.families)):
@@ -157,12 +160,13 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     return wanted
 
 
-def _met(plan: Plan, chosen: Candidate | None) -> dict[str, Procedure[Any]]:
-    """Attacks on what was chosen: what comes first of all that is measured."""
-    return {
-        "at_proved_noise": at_proved_noise(plan, chosen),
-        "beside": beside(plan, chosen),
-    }
+def _met(plan: Plan, chosen: Candidate) -> dict[str, Procedure[Any]]:
+    """Attacks on a proved answer, or one that rests on a key: the first that is measured."""
+    wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
+    if chosen.certificate is not None:
+        wanted["at_proved_noise"] = at_proved_noise(plan, chosen)
+        wanted["rounds"] = leakage_by_rounds(plan, chosen)  # of the same games
+    return wanted
 
 
 def _with_group_norm(

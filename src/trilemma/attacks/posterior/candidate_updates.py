@@ -270,11 +270,12 @@ def _read(
 
     Of a gradient that is not finite nothing is left.
     """
-    read = axes.read(gradients)
     if clip is None:
-        return read
-    scales = clip_scales(gradients, clip).to(read)[:, None]
-    return torch.where(scales > 0, scales * read, 0.0)
+        return axes.read(gradients)
+    # The factor's root, before and after: what is read of a huge gradient would overflow.
+    root = clip_scales(gradients, clip).sqrt().to(gradients[0].dtype)
+    read = root[:, None] * axes.read([part * root[:, None] for part in gradients])
+    return torch.where(root[:, None] > 0, read, 0.0)
 
 
 def _room(task: Task, weights: torch.Tensor, records: Batch) -> int:

@@ -68,8 +68,8 @@ def draw_figures(run: Path, folder: Path | None = None, form: Format = "svg") ->
 def _verdict(verdict: Verdict) -> Drawings:
     budget = verdict.request.budget
     drawn: dict[str, Callable[[], Figure]] = {}
-    if verdict.trade_off is not None and verdict.trade_off.drawn:
-        drawn["success"] = partial(draw_success, verdict.trade_off)
+    if verdict.figure is not None:
+        drawn["success"] = partial(draw_success, verdict.figure)
     if series := rounds_series(verdict.rounds):
         drawn["rounds"] = lambda: draw_rounds(series, budget)
     if verdict.curves:

@@ -88,8 +88,7 @@ def _thins(protection: str | None) -> bool:
 
 def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]:
     """What the templates of a verdict lay out."""
-    chosen, found = verdict.choice, verdict.trade_off
-    drawn = found if found and found.drawn else None
+    chosen, drawn = verdict.choice, verdict.figure
     return {
         "verdict": verdict,
         "answer": answer(verdict),
@@ -99,7 +98,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
         "knowledge_levels": WHAT_IS_KNOWN,
         "trade_off": drawn and trade_off_plot(drawn),
         "trade_off_words": drawn and trade_off_words(drawn),
-        "crossed": found is not None and any(point.crossed for point in found.points),
+        "crossed": drawn is not None and any(point.crossed for point in drawn.points),
         "attackers": ATTACKERS,
         "basis": {"measured": "tested", "certified": "proved", "cryptographic": "by a key"},
         "costs": tuple(cost_facts(verdict)),
@@ -123,7 +122,7 @@ def verdict_context(verdict: Verdict, gallery: Gallery | None) -> dict[str, Any]
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """What the scripts of a verdict's page draw and compute with."""
-    first, found = answer(verdict), verdict.trade_off
+    first = answer(verdict)
     return {
         "document": verdict.as_json(),
         **_curves(verdict_explorer(verdict), verdict_panels(verdict)),
@@ -134,7 +133,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         },
         "own": {"headline": dict(first.facts).get("protection", ""), "proof": first.badge},
         "metric": verdict_metric(verdict),
-        "trade_off": asdict(trade_off_plot(found)) if found and found.drawn else None,
+        "trade_off": verdict.figure and asdict(trade_off_plot(verdict.figure)),
         "rounds": {
             "budget": verdict.request.budget,
             "series": [asdict(item) for item in rounds_series(verdict.rounds)],

@@ -31,4 +31,4 @@ def attacked(found: TradeOff) -> str:
                 f"Knowing {ATTACKERS[item.knows]}, attackers were right in {item.recovered} of "
                 f"{item.units} games; {allowed}"
             )
-    return f"Here {allowed}"
+    return f"Nothing was attacked under this protection; {allowed}"

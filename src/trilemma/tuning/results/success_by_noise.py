@@ -72,6 +72,6 @@ class TradeOff:
     points: tuple[TradeOffPoint, ...]
 
     @property
-    def drawn(self) -> bool:
-        """Whether there are other noise multipliers than the chosen one to be compared with."""
-        return len(self.points) > 1
+    def games(self) -> int:
+        """How many an attacker played at the chosen noise at most; 0: nothing was attacked."""
+        return max(item.units for item in self.points[self.chosen].attackers)

@@ -188,5 +188,11 @@ class Verdict(Shown, Kept):
     schema_version: Literal[4] = 4
 
     @property
+    def figure(self) -> TradeOff | None:
+        """The trade-off where other noise multipliers than the chosen one are known."""
+        found = self.trade_off
+        return found if found is not None and len(found.points) > 1 else None
+
+    @property
     def choice(self) -> Candidate | None:
         return next((item for item in self.candidates if item.name == self.chosen), None)
