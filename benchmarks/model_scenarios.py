@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -251,10 +252,11 @@ def tuned(name: str, workers: int) -> str:
     own = f"benchmarks.model_scenarios:{name}"
     with tempfile.TemporaryDirectory() as folder:
         verdict, begun = Path(folder) / "run" / "verdict.json", time.monotonic()
+        program = str(Path(sys.executable).with_name("trilemma"))  # of this Python
         command = ["tune", "--scenario", own, "--workers", str(workers), "--out", folder + "/run"]
         said = Path(folder) / "said"
         with said.open("w") as told:
-            run = subprocess.Popen(["trilemma", *command], stdout=told, stderr=told)
+            run = subprocess.Popen([program, *command], stdout=told, stderr=told)
             while run.poll() is None and not verdict.exists():
                 time.sleep(0.2)
             answered = time.monotonic() - begun
