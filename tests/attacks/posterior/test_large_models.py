@@ -160,3 +160,19 @@ def test_clipped_records_are_read_as_if_their_gradients_were_written_out(kind: A
     read = contributions(task, [weights], Batch(inputs, labels, True), training, axes=axes)[0]
     expected = axes.read(torch.split(whole, list(task.layout.sizes), 1))
     assert torch.allclose(read, expected, atol=1e-6)
+
+
+def test_a_huge_gradient_is_read_as_long_as_it_is_clipped_to() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    task = Task(model, lambda made, asked: (made - asked).square().mean(), 3, Way("vmapped"))
+    weights = task.layout.flatten(dict(model.named_parameters())).detach()[None]
+    inputs, wanted = torch.randn(4, 6), torch.randn(4, 3)
+    inputs[1] *= 1e20
+    batch, training = Batch(inputs, wanted, True), LocalTraining(batch=2, record_clip=0.5)
+    whole = contributions(task, [weights], batch, training)[0]
+    assert float(whole[1].norm()) == pytest.approx(0.5, rel=1e-5)
+    axes = Axes.of(task.layout, torch.randn(20, 21), torch.ones(21))
+    read = contributions(task, [weights], batch, training, axes=axes)[0]
+    expected = axes.read(torch.split(whole, list(task.layout.sizes), 1))
+    assert torch.allclose(read, expected, atol=1e-6)
