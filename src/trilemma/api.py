@@ -230,12 +230,7 @@ def _tuned(
         ticker.say(f"reading {federation.label}")
         from trilemma.tuning.tuning_run import tune as find  # imports torch, which takes seconds
 
-        answers: list[Verdict] = []
-
-        def answered(found: Verdict) -> None:
-            answers.append(kept(found))
-
-        source, heard = federation.source(), None if run is None else answered
+        source, answered = federation.source(), None if run is None else kept
         try:
             return find(
                 *(source, request),
@@ -243,11 +238,11 @@ def _tuned(
                 ticker=ticker,
                 workers=workers,
                 ray=ray,
-                answered=heard,
+                answered=answered,
             )
         except TrilemmaError:
-            if answers and run is not None:
-                ticker.tell(f"ended too soon; the answer so far: {run.folder / 'verdict.json'}")
+            if run is not None and (last := run.folder / "verdict.json").exists():
+                ticker.tell(f"ended too soon; the last answer: {last}")
             raise
 
 

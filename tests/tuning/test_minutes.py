@@ -152,7 +152,7 @@ def test_an_attack_that_fails_leaves_the_answer_and_says_where(
         ask(scenario, **ASKED, out=tmp_path)
     assert Verdict.load(tmp_path).chosen == "randomization"
     kept = tmp_path / "verdict.json"
-    assert f"tune: ended too soon; the answer so far: {kept}" in capsys.readouterr().err
+    assert f"tune: ended too soon; the last answer: {kept}" in capsys.readouterr().err
 
 
 def test_time_never_ends_what_gives_the_first_answer() -> None:

@@ -100,13 +100,13 @@ def tune(
         choice = choose(plan, found, {})
         tell(choice, {})
         said, first = _with_group_norm(plan, run, workers, ray, ticker), choice.chosen
-        met: dict[str, Procedure[Any]] = {}
+        attacks: dict[str, Procedure[Any]] = {}
         if first is not None:
             remaining.end_at(until)
             # What says most of an answer: attacks on it, and the strongest on what it protects.
             lead = control_of(plan.suite.lead)
-            met = _met(plan, first)
-            found |= scheduler.run_all({**met, lead: controls(plan)[lead]}, until=until)
+            attacks = _attacks_on(plan, first)
+            found |= scheduler.run_all({**attacks, lead: controls(plan)[lead]}, until=until)
             choice = choose(plan, found, {})
             tell(choice, found | said)
         others = list(attacked(plan).items())
@@ -120,7 +120,7 @@ def tune(
             further = possible_further(plan, pictures=pictures)
             remaining.expect({name: work for name, work in further.items() if name not in found})
         if first is not None and choice.chosen is not None and choice.chosen.name != first.name:
-            for field in met:
+            for field in attacks:
                 found.pop(field, None)  # they were attacks on another protection
         tell(choice, found | said)
         for name, procedure in further_procedures(plan, choice, pictures=pictures).items():
@@ -160,7 +160,7 @@ def further_procedures(plan: Plan, choice: Choice, *, pictures: bool) -> dict[st
     return wanted
 
 
-def _met(plan: Plan, chosen: Candidate) -> dict[str, Procedure[Any]]:
+def _attacks_on(plan: Plan, chosen: Candidate) -> dict[str, Procedure[Any]]:
     """Attacks on a proved answer, or one that rests on a key: the first that is measured."""
     wanted: dict[str, Procedure[Any]] = {"beside": beside(plan, chosen)}
     if chosen.certificate is not None:

@@ -18,6 +18,7 @@ from trilemma.game.jobs import AttackJob, Job, TrainJob
 from trilemma.observations import Adversary
 from trilemma.protection.specs import parse_protection
 from trilemma.protection.transforms.randomization import Randomization
+from trilemma.reporting.words.trade_off_text import attacked
 from trilemma.tuning.proof.attacks_on_proof import EFFORTS, games_beside, ordered, recipe_of
 from trilemma.tuning.proof.noise_sweep import possible_trade_off, trade_off
 from trilemma.tuning.results.success_by_noise import TradeOff
@@ -134,6 +135,8 @@ def test_clipped_updates_have_a_proof_and_trainings_but_no_games() -> None:
     made = runner(Simulated(small(4), None, 1, 2, 0), done)(trade_off(plan(helpers=1), whole))
     assert made is not None
     assert not any(isinstance(job, AttackJob) for job in done)
+    assert made.games == 0
+    assert attacked(made).startswith("Nothing was attacked")
     assert all(attacker.units == 0 for point in made.points for attacker in point.attackers)
 
 

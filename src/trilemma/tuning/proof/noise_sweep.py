@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 __all__ = ["at_proved_noise", "possible_trade_off", "trade_off"]
 
 
-def at_proved_noise(plan: Plan, chosen: Candidate | None) -> Procedure[TradeOff | None]:
+def at_proved_noise(plan: Plan, chosen: Candidate) -> Procedure[TradeOff | None]:
     """The figure's one point that takes no further training, with its strong attackers alone.
 
     None where none of them can play.
     """
-    if chosen is None or not attacks_on(plan, chosen):
+    if not attacks_on(plan, chosen):
         return None
     effort = replace(EFFORTS[plan.request.preset], factors=(1.0,), weak=0)
     return (yield from trade_off(plan, chosen, effort))
